@@ -131,7 +131,7 @@ class Compilation {
     result_.memory = plan_memory(result_.program.split, options_.can_alias);
     result_.program.plan = result_.memory.plan;
     dump("memory.txt", [&] {
-      return fmt::format("planned bytes per token: {}\nalive at once, at most: {}\n",
+      return fmt::format("planned bytes per token: {}\nneeded at the same time, at most: {}\n",
                          result_.memory.planned_bytes_per_token,
                          result_.memory.live_bytes_per_token);
     });

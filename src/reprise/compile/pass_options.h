@@ -42,7 +42,9 @@ struct PassOptions {
   bool group_single_ops = false;  // also make groups that have only one op
 
   int64_t tensor_parallel_size = 1;
-  std::optional<int64_t> tensor_rank;  // of these ranks; unset: the program serves all of them
+  // The rank for which the program is compiled, among these ranks; unset: the program serves all of
+  // them.
+  std::optional<int64_t> tensor_rank;
   std::optional<int64_t> allreduce_fusion_max_token_num;  // unset: no fused all-reduce
 
   /// Whether the kernels can launch a fused op. A pass asks before it creates the op.

@@ -63,7 +63,7 @@ PipelineReport Pipeline::run(Program& program, const DumpCallback& dump) const {
     const size_t num_matches = pass.apply(rewritten);
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - begin;
-    // Dump before verification, because a program that a pass broke is the one to look at.
+    // Dump before verification, because a program that a pass broke is the most interesting one.
     if (dump) dump({i, pass.name, std::move(before), program::print(rewritten)});
     if (auto violation = program::verify(rewritten)) {
       throw CompileError(pass.name, std::move(*violation));
@@ -110,7 +110,8 @@ std::vector<Entry> pipeline_entries(const PassOptions& on) {
       // Removes unused norms before the fusions, so that no fusion includes a norm whose result is
       // never read.
       {true, {"eliminate_dead_code", eliminate_dead_code}},
-      // Before fuse_add_rms_norm: the sum becomes part of the product, and the norm of quantising.
+      // Before fuse_add_rms_norm, because here the sum becomes part of the product, and the norm
+      // becomes part of the quantisation.
       {on.fuse_gemm_epilogues, {"fuse_block_linear", with_kernels(fuse_block_linear)}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},

@@ -12,9 +12,9 @@ using AliasRule = bool (*)(OpCode op, size_t operand, size_t result);
 
 struct PlannedMemory {
   program::MemoryPlan plan;
-  /// Bytes per token that the plan takes, and the largest number of bytes per token that are needed
-  /// at the same time, which no plan can undercut. Both count only results whose size grows with
-  /// the number of tokens.
+  /// planned_bytes_per_token: the bytes per token that the plan takes. live_bytes_per_token: the
+  /// largest number of bytes per token that are needed at the same time; no plan can take less.
+  /// Both count only results whose size grows with the number of tokens.
   int64_t planned_bytes_per_token = 0;
   int64_t live_bytes_per_token = 0;
 };

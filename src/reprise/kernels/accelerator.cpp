@@ -18,8 +18,8 @@ LoadedAccelerator load(const fs::path& path) {
     loaded.reason = fmt::format("{}: {}", path.string(), reason);
     return loaded;
   }
-  // LOCAL: the executable has most of the plug-in's symbols too. NODELETE: a driver cannot be
-  // unloaded.
+  // RTLD_LOCAL: most of the plug-in's symbols are in the executable, too. RTLD_NODELETE: a driver
+  // cannot be unloaded.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     loaded.reason = fmt::format("{}: {}", path.string(), dlerror());

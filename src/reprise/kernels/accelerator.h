@@ -16,8 +16,8 @@ namespace reprise::kernels {
 
 struct AcceleratorOptions {
   int device_index = 0;
-  /// A kernel may begin while the kernel ahead of it ends, where the GPU can do that. Off until a
-  /// measurement shows a gain.
+  /// Lets a kernel begin while the previous kernel ends, on GPUs that can do this. It is off until
+  /// a measurement shows a gain.
   bool programmatic_launch = false;
 };
 
@@ -42,15 +42,15 @@ class Accelerator {
   /// OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
-  /// Makes a sampler for a stream of this accelerator and at most so many rows at a time. nullptr:
-  /// the vocabulary is too large. \throws DeviceError, OutOfMemory
+  /// Makes a sampler for a stream of this accelerator and at most `max_rows` rows at a time.
+  /// nullptr: the vocabulary is too large. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                        int32_t max_rows,
                                                                        int64_t vocab_size) = 0;
   /// The code target of a device of this accelerator. The device must outlive the loader. \throws
   /// DeviceError
   [[nodiscard]] virtual CodeTarget create_code_target(device::Device& device) = 0;
-  /// One line for each thing that this machine lacks, with the consequence.
+  /// Sentences about missing parts of this machine: each names the part and the consequence.
   [[nodiscard]] virtual std::span<const std::string> remarks() const = 0;
 };
 
@@ -75,7 +75,8 @@ struct LoadedAccelerator {
 inline constexpr uint32_t kAcceleratorVersion = 5;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
-/// Makes an accelerator, which the caller owns. nullptr: it cannot be used, and `reason` says why.
+/// Makes an accelerator, which the caller owns. nullptr: the accelerator cannot be used, and
+/// `reason` says why.
 using AcceleratorEntry = Accelerator* (*)(uint32_t version, std::string& reason);
 
 }  // namespace reprise::kernels

@@ -25,7 +25,8 @@ Bytes bytes_of(const Tensor& tensor) {
   return {data, data + tensor.type().bytes()};
 }
 
-// Every claim of can_alias, on the kernels of each instruction set, blocks in several orders.
+// Tests every pair of result and operand that can_alias allows, with the kernels of each
+// instruction set and with blocks in several orders.
 class Aliasing : public KernelTest {
  protected:
   struct Case {
@@ -33,7 +34,7 @@ class Aliasing : public KernelTest {
     std::vector<Tensor> inputs;
   };
 
-  // Each op with a claim, with several blocks.
+  // One case for each op that can_alias allows to alias, with several blocks.
   std::vector<Case> all_cases() {
     const int64_t rows = 45;
     const int64_t width = 100;
@@ -111,9 +112,9 @@ class Aliasing : public KernelTest {
 
   struct Memory {
     std::vector<Bytes> outputs;
-    std::vector<Bytes> inputs;  // as the op leaves them: caches change
+    std::vector<Bytes> inputs;  // the inputs after the op has run: caches change
   };
-  // Result i lies where operand places[i] lies, or in memory of its own.
+  // Places result i in the memory of operand places[i], or in memory of its own, and runs the op.
   Memory run(const Case& c, const std::vector<std::optional<size_t>>& places) {
     const std::vector<Tensor> inputs = copies_of(c.inputs);
     std::array<TensorType, kMaxOpOutputs> types;
@@ -133,7 +134,7 @@ class Aliasing : public KernelTest {
     return memory;
   }
 
-  // Calls `function` with every choice of places that can_alias allows at once.
+  // Calls `function` with every choice of places that can_alias allows for one launch.
   static void for_each_choice(
       const Case& c,
       const std::vector<TensorType>& types,

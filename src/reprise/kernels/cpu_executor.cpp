@@ -7,7 +7,7 @@
 
 namespace reprise::kernels {
 
-// Memory alone. The executor makes views by itself.
+// `empty` only needs memory, and the executor itself makes views.
 bool launch_empty(const OpRun&) { return false; }
 bool launch_slice(const OpRun&) { return false; }
 bool launch_unflatten(const OpRun&) { return false; }

@@ -24,7 +24,7 @@ constexpr int64_t kMaxTokens = 40;
 constexpr int64_t kMaxReqs = 4;
 constexpr int64_t kQkv = (kHeads + 2 * kKvHeads) * kHeadDim;
 
-// A device, and a decoder layer with every op there is.
+// A device, and a decoder layer with every op that such a layer can have.
 class Machine {
  public:
   explicit Machine(KernelCase kernel_case, int num_threads = 2)
@@ -54,7 +54,7 @@ class Machine {
     value_cache = persistent({dtype_, {17, kKvHeads, 16, kHeadDim}});
   }
 
-  // Requests of these many new tokens, with nothing before them.
+  // Requests with these numbers of new tokens and no earlier tokens.
   void set_batch(const std::vector<int>& queries) {
     std::memset(slots.data(), 0xFF, slots.type().bytes());
     std::memset(seq_lens.data(), 0, seq_lens.type().bytes());
@@ -181,7 +181,7 @@ TEST(CpuExecutor, views_share_memory_and_keep_it_alive) {
     EXPECT_EQ(flat.shape(), (Shape{2, 32}));
     EXPECT_EQ(flat.strides(), (Shape{kHidden, 1}));
   }
-  // The pool poisons what is released: the view must still hold its values.
+  // The pool overwrites released memory with poison values, so the view must still own its memory.
   EXPECT_EQ(element(view, 1, 1, 3),
             element(machine.table, int_element(machine.ids, 1), 16 + 16 + 3));
   const size_t live = machine.pool().live_bytes();
@@ -227,7 +227,7 @@ TEST(CpuExecutor, refuses_collectives_of_an_engine_with_one_rank) {
   EXPECT_EQ(machine.executor.num_launches(), 0U);
 }
 
-// Each op of the compiler's on no tokens.
+// Runs each op that only the compiler makes, on no tokens.
 TEST(CpuExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
   Machine machine(kScalar);
   machine.set_batch({});
@@ -329,7 +329,7 @@ TEST_P(EagerSteps, replay_bit_for_bit_with_other_lengths_and_a_poisoned_pool) {
     replay->launch(machine.stream());
     machine.stream().synchronize();
     EXPECT_EQ(first_rows(recorded, rows), eager) << rows << " requests";
-    // What this batch wrote is there again; the rest is what was put there.
+    // The caches again hold what this batch wrote; all other rows hold their initial content.
     for (size_t i = 0; i < keys.size(); ++i) {
       const std::byte now = machine.key_cache.data_as<std::byte>()[i];
       ASSERT_TRUE(now == keys[i] || now == std::byte{0xFF});
@@ -354,7 +354,7 @@ TEST_P(EagerSteps, give_a_request_the_same_bits_beside_any_other) {
   machine.set_batch({7});
   const auto alone = first_rows(machine.forward(7), 1);
   machine.set_batch({7, 20, 3});
-  // ids depend on the token's place, so only the first request is the same
+  // The ids depend on the token's place, so only the first request is the same.
   EXPECT_EQ(first_rows(machine.forward(30), 1), alone);
 }
 

@@ -6,8 +6,9 @@
 
 #include "tests/support/kernels/kernel_test_fixture.h"
 
-// Kernels that lie about the memory that they use. Proofs of graphs (cudagraph/verify) and barriers
-// trust what launches declare, so the stream on which all kernel tests run must find every lie.
+// Tests with kernels that use other memory than they declare. Verification of graphs
+// (cudagraph/verify) and barriers rely on these declarations, so the stream on which all kernel
+// tests run must find every wrong one.
 namespace reprise::kernels {
 namespace {
 

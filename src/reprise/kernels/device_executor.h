@@ -24,7 +24,7 @@ namespace reprise::kernels {
 struct ScratchMemory {
   std::string_view name;
   device::BufferView memory;
-  /// Whether a launch finds there what the one before it left, such as counters that are zero.
+  /// Whether each launch reads what the previous launch left, such as counters that are zero.
   bool keeps_content = false;
 };
 
@@ -54,34 +54,34 @@ class DeviceExecutor : public OpExecutor {
   [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
   /// The layouts of weights that its products and tables take, so that a loader packs for them.
   [[nodiscard]] virtual WeightFamilies weight_families() const noexcept { return {}; }
-  /// The memory of this executor's own. No address changes.
+  /// The memory that this executor owns for itself. The addresses never change.
   [[nodiscard]] virtual std::vector<ScratchMemory> scratch() const { return {}; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }
-  /// The groups of ranks that collective ops exchange data with: the ranks of an engine, and
-  /// perhaps a smaller group of them. Groups have different sizes, so the size that an op asks for
-  /// names its group. nullptr: there is no such group. They must outlive the graphs that this
-  /// executor records.
+  /// The groups of ranks among which collective ops exchange data: the ranks of an engine, and
+  /// possibly a smaller group of these. Groups have different sizes, so the size in an op
+  /// determines the group. nullptr: there is no such group. The communicators must outlive the
+  /// graphs that this executor records.
   using RankGroups = std::array<parallel::Communicator*, 2>;
   void set_rank_groups(const RankGroups& groups) noexcept { rank_groups_ = groups; }
   [[nodiscard]] const RankGroups& rank_groups() const noexcept { return rank_groups_; }
 
   /// Memory of the current pool.
   [[nodiscard]] Tensor allocate(const TensorType& type);
-  /// Launches a call whose types are checked and whose results have memory. Whether there was
-  /// something to launch.
+  /// Launches a call whose types are checked and whose results have memory. Returns whether
+  /// anything was launched.
   bool launch_checked(const OpCall& call,
                       std::span<const Tensor> inputs,
                       std::span<const Tensor> outputs);
 
-  /// Ops executed since construction: all of them, or those of one kind.
+  /// The number of ops executed since construction: of all, or of one kind.
   [[nodiscard]] uint64_t num_ops() const noexcept;
   [[nodiscard]] uint64_t num_ops(OpCode code) const noexcept {
     return num_ops_[static_cast<size_t>(code)];
   }
-  /// Ops that launched or recorded work since construction. Each is one launch, except planned
-  /// attention and ops that a device launches in parts.
+  /// The number of ops that launched or recorded work since construction. Each op is one launch,
+  /// except planned attention and ops that a device launches in several parts.
   [[nodiscard]] uint64_t num_launches() const noexcept;
   [[nodiscard]] uint64_t num_launches(OpCode code) const noexcept {
     return num_launches_[static_cast<size_t>(code)];
@@ -105,12 +105,12 @@ class DeviceExecutor : public OpExecutor {
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };
 
-/// A product whose last operand is a norm of its first, as two launches: the norm, then the same op
-/// without one.
+/// Runs a product whose last operand is a norm of its first operand as two launches: the norm, then
+/// the same op without a norm.
 bool launch_norm_apart(const OpRun& run);
 
-/// While it lives, the results of an executor come from another pool. A capture uses it for the
-/// graph pool.
+/// While this object exists, the results of an executor come from another pool. A capture uses this
+/// for the graph pool.
 class PoolScope {
  public:
   PoolScope(DeviceExecutor& executor, device::MemoryPool& pool) noexcept

@@ -74,7 +74,7 @@ TEST(KernelTable, names_each_kernel_once) {
   for (Isa isa : supported_isas(device::detect_cpu_features())) {
     const KernelTable& table = kernel_table(isa);
     EXPECT_EQ(table.isa, isa);
-    if (isa == Isa::avx512_vnni) continue;  // It has most kernels of avx512 under their names.
+    if (isa == Isa::avx512_vnni) continue;  // it has most kernels of avx512 under their names
     for (const FloatKernels* kernels : {&table.rms_norm,
                                         &table.add,
                                         &table.fused_add_rms_norm,

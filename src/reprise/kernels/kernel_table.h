@@ -22,7 +22,8 @@ struct QuantKernels {
   FloatKernels f8e4m3;
 };
 
-/// Every CPU kernel of one instruction set. Constants: launches refer to the kernels by address.
+/// Every CPU kernel of one instruction set. The tables are constants: launches refer to the kernels
+/// by address.
 struct KernelTable {
   Isa isa;
 #define X(name) FloatKernels name;
@@ -49,14 +50,14 @@ struct KernelTable {
   device::Kernel logit_mass;
 };
 
-/// The table of an instruction set. It is chosen once, when an executor is made, and decides the
-/// bits of every result.
-/// \pre this build has kernels for `isa` (see is_supported)
+/// The table of an instruction set. An executor chooses it once, at its construction, and it
+/// determines the bits of every result. \pre this build has kernels for `isa` (see is_supported)
 [[nodiscard]] const KernelTable& kernel_table(Isa isa);
 
 /// Whether a row has the same bits in any batch.
 enum class BatchInvariance : uint8_t { required, not_required };
-/// The same. Without batch invariance, some instruction sets have faster kernels.
+/// The same table or, if batch invariance is not required, one that has faster kernels on some
+/// instruction sets.
 [[nodiscard]] const KernelTable& kernel_table(Isa isa, BatchInvariance invariance);
 /// Whether the two tables of an instruction set differ.
 [[nodiscard]] bool has_kernels_without_invariance(Isa isa) noexcept;
@@ -76,7 +77,7 @@ extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512VnniKernels;
 extern const KernelTable kAvx512Bf16Kernels;
 extern const KernelTable kAmxKernels;
-// Those of kernel_table(isa, BatchInvariance::not_required), where they differ.
+// The tables of kernel_table(isa, BatchInvariance::not_required) that differ from those above.
 extern const KernelTable kAmxKernelsInBf16;
 
 /// The two tables of Isa::amx_software. Its kernels take a tenth of the program's compile time and

@@ -1,11 +1,11 @@
-// The kernels with one function for each type of elements, by name: the members of KernelTable and
-// the entries of every instruction set's table are made of these lists.
+// The names of the kernels that have one function for each type of elements. The members of
+// KernelTable and the entries of every instruction set's table are made from these lists.
 
-// CUDA has the kernels of this list and the next one too, with the same arguments and grids. The
-// lists call REPRISE_ROW_KERNEL(context, name, Arguments, shared_bytes) for each. shared_bytes is
-// the shared memory of a block on CUDA: a float for each warp where a block sums a row, the scores
-// of all experts for each warp where it routes in groups, a query and a key where it updates the
-// state of a delta net, or 0.
+// CUDA has the kernels of this list and of the next one, too, with the same arguments and grids.
+// The lists call REPRISE_ROW_KERNEL(context, name, Arguments, shared_bytes) for each kernel.
+// shared_bytes is the shared memory of a block on CUDA: a float for each warp where a block sums a
+// row, the scores of all experts for each warp where it routes in groups, a query and a key where
+// it updates the state of a delta net, or 0.
 #define REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, context)                        \
   REPRISE_ROW_KERNEL(context, rms_norm, RmsNormArguments, 64)                   \
   REPRISE_ROW_KERNEL(context, fused_add_rms_norm, FusedAddRmsNormArguments, 64) \
@@ -42,7 +42,7 @@
   REPRISE_ROW_KERNEL(context, lora_expand, LoraExpandArguments, 0)                      \
   REPRISE_ROW_KERNEL(context, pool_rows, PoolRowsArguments, 0)
 
-// Products of bytes, which instruction sets multiply in different ways with the same result.
+// Products of bytes. Instruction sets multiply bytes in different ways, with the same results.
 #define REPRISE_BYTE_KERNELS(X)                \
   X(int8_linear)                               \
   X(int8_linear_add)                           \
@@ -53,7 +53,8 @@
   X(block_linear_silu_and_mul_quantize_blocks) \
   X(block_expert_linear)
 
-// On the CPU only, or launched in another way on CUDA; then the lists above.
+// These kernels exist only on the CPU, or CUDA launches them in another way. Then follow the lists
+// above.
 #define REPRISE_CPU_KERNELS(X) \
   X(kv_write_quant)            \
   X(attention)                 \
@@ -74,7 +75,7 @@
   REPRISE_MODEL_KERNELS(REPRISE_NAME_OF_KERNEL, X)
 #define REPRISE_NAME_OF_KERNEL(X, name, ...) X(name)
 
-// Between the float types and the types of eight bits.
+// Kernels between the float types and the types of eight bits.
 #define REPRISE_QUANT_KERNELS(X) \
   X(quantize_per_token)          \
   X(quantize_static)             \

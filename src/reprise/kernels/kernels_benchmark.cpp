@@ -17,11 +17,11 @@
 #include "reprise/tensor/packed_weight.h"
 #include "tests/support/kernels/reference.h"
 
-// Time of one eager op on a device, launch included. GB/s counts what the op must read and write
-// once, GFLOP/s counts multiplications and additions. Weights are "cold": a ring of copies larger
-// than the caches of most machines takes turns, as the layers of a model do. Run with
-// --benchmark_repetitions=7 and quote the median; with --benchmark_enable_random_interleaving=true
-// where two forms are compared on a machine that is not idle.
+// Measures the time of one eager op on a device, including its launch. GB/s counts the bytes that
+// the op must read and write once, GFLOP/s counts multiplications and additions. Weights are
+// "cold": the op takes turns with several copies, together larger than the caches of most machines,
+// like the layers of a model. Run with --benchmark_repetitions=7 and quote the median; add
+// --benchmark_enable_random_interleaving=true to compare two forms on a machine that is not idle.
 
 namespace reprise::kernels {
 namespace {
@@ -40,7 +40,7 @@ class Bench {
     buffers_.push_back(device_->allocate(type.bytes()));
     return Tensor::borrow(type, buffers_.back().data(), executor_);
   }
-  // Values do not matter to the time as long as they are normal numbers.
+  // The values do not influence the time, as long as they are normal numbers.
   Tensor random(Shape shape, DType dtype) {
     Tensor tensor = make({dtype, shape});
     const int64_t width = shape[-1];
@@ -51,7 +51,7 @@ class Bench {
     }
     return tensor;
   }
-  // `tensor` and copies of it, together beyond the caches.
+  // Returns `tensor` and copies of it, together larger than the caches.
   std::vector<Tensor> ring(const Tensor& tensor) {
     std::vector<Tensor> tensors = {tensor};
     while (tensors.size() * tensor.type().bytes() < kRingBytes) {
@@ -65,7 +65,7 @@ class Bench {
     std::copy(values.begin(), values.end(), tensor.data_as<int32_t>());
     return tensor;
   }
-  // Several workers may compute the segments of a long context of `heads` heads.
+  // Lets several workers compute the segments of a long context of `heads` heads.
   void divide_contexts(int64_t heads, int64_t value_dim) {
     AttentionPath path;
     path.segment_sums = make({DType::f32, {64 * heads * (value_dim + 2)}});
@@ -167,7 +167,7 @@ void bench_rms_norm(benchmark::State& state, Setup setup) {
   report(state, 2 * elements * static_cast<double>(dtype_bytes(setup.dtype)), 4 * elements);
 }
 
-// An op that stands for several, and those one after the other, on the same operands.
+// A fused op, or the ops that it combines one after the other, on the same operands.
 enum class Form : uint8_t { fused, apart };
 
 Tensor execute(OpCode code,
@@ -220,7 +220,7 @@ void bench_linear_silu_and_mul(benchmark::State& state, Setup setup, LayerShape 
   }
 }
 
-// Where the heads of a batch go.
+// The cache into which a batch writes its heads.
 struct CacheBench {
   Tensor positions;
   Tensor cos_sin;
@@ -242,7 +242,7 @@ CacheBench make_cache(Bench& bench, Setup setup, LayerShape shape, int64_t rows)
           .norm = bench.random({shape.head_dim}, setup.dtype)};
 }
 
-// Norms of q and k, rope and kv_write of a product.
+// Norms of q and k, rope and kv_write, applied to the columns of a product.
 void rope_and_write(const Tensor& qkv, LayerShape shape, const CacheBench& cache, Form form) {
   const auto part = [&](int64_t first_head, int64_t heads) {
     return ops::unflatten(ops::slice(qkv, 1, first_head * shape.head_dim, heads * shape.head_dim),
@@ -334,7 +334,8 @@ void bench_scaled_linear(benchmark::State& state, Setup setup, DType eight_bits)
          2.0 * static_cast<double>(rows * 896 * 4864));
 }
 
-// A product with a packed weight whose codes and scales are zero, which takes as long as any.
+// A product with a packed weight whose codes and scales are zero; it takes as long as with other
+// values.
 void bench_block_linear(
     benchmark::State& state, Setup setup, PanelFormat format, int64_t in, int64_t out) {
   Bench bench(setup.isa, setup.threads);

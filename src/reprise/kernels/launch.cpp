@@ -7,9 +7,6 @@
 namespace reprise::kernels {
 namespace {
 
-// Small enough to spread a few rows over many cores. Large enough that the work of a block (about a
-// microsecond) takes longer than handing it to a thread. A grid of one block needs no barrier.
-
 device::BufferUse use(const Tensor& tensor, device::BufferUse::Access access) {
   if (!tensor.defined()) return {};
   const device::BufferView extent = tensor.extent();

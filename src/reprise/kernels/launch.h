@@ -10,22 +10,25 @@
 #include "reprise/kernels/rows.h"
 #include "reprise/tensor/tensor.h"
 
-/// Shared by the launch functions of all ops: they turn tensors into arguments, buffer uses and a
-/// Launch.
+/// Functions that the launch functions of all ops share: they turn tensors into arguments, buffer
+/// uses and a Launch.
 namespace reprise::kernels {
 
 /// A use of the memory from the first to the last element of a tensor. An undefined tensor uses
 /// nothing.
 [[nodiscard]] device::BufferUse reads(const Tensor& tensor);
 [[nodiscard]] device::BufferUse writes(const Tensor& tensor);
-/// It reads the memory and writes it.
+/// Declares that the launch reads and writes the memory.
 [[nodiscard]] device::BufferUse changes(const Tensor& tensor);
 
 /// The starts of the rows of a tensor of rank 1 to 3 whose last dimension is dense.
 [[nodiscard]] RowLayout row_layout(const Tensor& tensor);
 /// The number of rows of a tensor: the product of all dimensions except the last one.
 [[nodiscard]] int64_t num_rows(const Tensor& tensor);
-/// Elementwise and row-wise work is divided into blocks of about this many elements.
+/// Elementwise and row-wise work is divided into blocks of about this many elements. The number is
+/// so small that even a few rows are spread over many cores, and so large that the work of a block
+/// (about a microsecond) takes longer than its handover to a thread. A grid of one block needs no
+/// barrier.
 inline constexpr int64_t kElementsPerBlock = 4096;
 
 /// Divides rows into blocks of about kElementsPerBlock elements. Rows are cut only with
@@ -37,9 +40,9 @@ enum class RowCut : uint8_t { whole_rows, columns };
 /// \pre the last dimension is dense
 void require_dense_rows(const Tensor& tensor, const char* op);
 
-/// Sets the bytes between and behind the members to zeros, where the compiler can. They are left
-/// over from other calls, and a graph keeps them: equal launches would differ in a comparison of
-/// two captures (--verify-graphs=strict).
+/// Sets the padding bytes between and after the members to zeros, as far as the compiler supports
+/// it. Otherwise they hold bytes of earlier calls, and a graph stores them, so equal launches would
+/// differ when two captures are compared (--verify-graphs=strict).
 template <typename Arguments>
 void clear_padding([[maybe_unused]] Arguments& arguments) noexcept {
 #ifdef __has_builtin

@@ -12,8 +12,8 @@ namespace reprise::kernels {
 
 class DeviceExecutor;
 
-/// One call of an op whose results have memory, as an executor hands it to the function that
-/// launches its kernels. Everything is borrowed for the call.
+/// One call of an op whose results have memory: the argument of the function that launches its
+/// kernels. Everything is borrowed for the call.
 struct OpRun {
   DeviceExecutor& executor;
   device::Stream& stream;
@@ -29,14 +29,14 @@ struct OpRun {
   }
 };
 
-/// Launches the kernels of one op. Whether there was something to launch.
+/// Launches the kernels of one op. Returns whether anything was launched.
 using LaunchOp = bool (*)(const OpRun& run);
 /// By OpCode. nullptr: the device has no kernel for the op.
 using LaunchTable = std::array<LaunchOp, kNumOpCodes>;
 
-/// launch_<op> for every op: what a CpuExecutor runs. Most are in the folder of the op's name; they
-/// use only the kernels of run.kernels, so an executor with kernels of the same arguments and grids
-/// can run them too. An op without such a function does not link.
+/// launch_<op> for every op: the functions that a CpuExecutor calls. Most are in the folder of the
+/// op's name. They use only the kernels of run.kernels, so an executor whose kernels have the same
+/// arguments and grids can call them, too. An op without such a function does not link.
 #define X(op, ...) bool launch_##op(const OpRun& run);
 #include "reprise/tensor/op_list.inl"
 #undef X

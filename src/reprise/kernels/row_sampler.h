@@ -9,11 +9,12 @@
 namespace reprise::kernels {
 
 /// Chooses tokens on the device that has the logits, so that only tokens are copied to the host. A
-/// sampler belongs to one thread and one stream. On that stream launch() follows the step that
+/// sampler belongs to one thread and one stream. On that stream, launch() follows the step that
 /// computed the logits.
 ///
-/// The next step may be submitted before the host knows the tokens: write_tokens() puts them into
-/// its ids on the device. So the tokens of two launches may be waiting for the host.
+/// The next step may be submitted before the host knows the tokens: write_tokens() writes them into
+/// the step's ids on the device. So the tokens of up to two launches may not have reached the host
+/// yet.
 class RowSampler {
  public:
   virtual ~RowSampler() = default;
@@ -37,10 +38,10 @@ class RowSampler {
   virtual void write_tokens(const Tensor& ids,  // int32[n]
                             std::span<const TokenPlace> places) = 0;
 
-  /// Waits for the oldest launch for which it has not been called. Returns the tokens in the order
-  /// of the rows, with kNonFiniteLogits or kNoAllowedToken for a row without a token; they are
-  /// valid until the next call. Work that was submitted after that launch may still run.
-  /// \throws DeviceError
+  /// Waits for the oldest launch that has not been waited for. Returns the tokens in the order of
+  /// the rows, with kNonFiniteLogits or kNoAllowedToken for a row without a token; they are valid
+  /// until the next call. Work that was submitted after that launch may still run. \throws
+  /// DeviceError
   [[nodiscard]] virtual std::span<const int32_t> wait() = 0;
 };
 

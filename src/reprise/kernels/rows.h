@@ -4,8 +4,8 @@
 
 namespace reprise::kernels {
 
-/// The starts of the rows of a strided tensor of rank 1 to 3. Row r lies at
-/// (r / inner) * outer_stride + (r % inner) * inner_stride, in elements. The rows are dense.
+/// The addresses of the rows of a strided tensor of rank 1 to 3. Row r begins at (r / inner) *
+/// outer_stride + (r % inner) * inner_stride, in elements. The rows are dense.
 struct RowLayout {
   int64_t inner;  // at least 1
   int64_t outer_stride;

@@ -31,7 +31,7 @@ struct TokenPlace {
   int32_t row = 0;
 };
 
-/// Values in the place of a token.
+/// Values that replace a token if a row has none.
 inline constexpr int32_t kNonFiniteLogits = -1;  // a logit is NaN or +inf
 inline constexpr int32_t kNoAllowedToken = -2;   // all logits are -inf
 

@@ -1,5 +1,5 @@
-# Fails when an ISA object file offers a function that the linker could share with other files.
-# cmake -DNM=... "-DOBJECTS=a.o;b.o" -P symbols_test.cmake
+# Fails if an ISA object file defines a function that the linker could share with other files. cmake -DNM=...
+# "-DOBJECTS=a.o;b.o" -P symbols_test.cmake
 set(num_objects 0)
 foreach(object ${OBJECTS})
   if(NOT object MATCHES "/isa/(avx2|avx512|avx512_vnni|avx512_bf16|amx)\\.cpp")
@@ -11,7 +11,7 @@ foreach(object ${OBJECTS})
   endif()
   string(REPLACE "\n" ";" symbols "${symbols}")
   foreach(symbol ${symbols})
-    # T: external code, W and V and u: merged by the linker. The personality reference is data.
+    # T: external code; W, V and u: symbols that the linker merges. The reference to the personality routine is data.
     if(symbol MATCHES "^[0-9a-f]+ [TWVu] " AND NOT symbol MATCHES "DW\\.ref\\.__gxx_personality")
       message(SEND_ERROR "${object}: ${symbol}")
     endif()

@@ -77,20 +77,20 @@ X(rope,
   .check = check_rotation,
   .is_row_wise = true)
 // Writes the key and the value of token t to slot slot_mapping[t] of the caches. A slot is block *
-// block_size + offset. Tokens with a negative slot are not written.
-// The caches have the model's element type, or eight bits: then a key is stored as its quotient by
-// k_scale, a value by v_scale. Rows that are four bytes longer than a head end with a float32 scale
-// of their own, which takes the place of k_scale and v_scale. int8 rows always have one.
+// block_size + offset. Tokens with a negative slot are not written. The caches have the model's
+// element type, or eight bits: then a key is divided by k_scale and a value by v_scale before it is
+// stored. Rows that are four bytes longer than a head end with a float32 scale of their own, which
+// replaces k_scale and v_scale. int8 rows always have one.
 X(kv_write,
   "(k[T, N, D], v[T, N, D], state! key_cache cache[B, N, S, >=D], "
   "state! value_cache cache[B, N, S, >=D], slot_mapping i32[T]; k_scale, v_scale) -> ()",
   .check = check_caches,
   .vllm_name = "vllm::unified_kv_cache_update")
-// Causal attention of each token over the cached positions of its request. Tokens at and beyond
-// query_start_loc[R] are padding: their rows of `out` become zero. A token sees its own
-// position and all before it, or with a sliding_window > 0 only the last sliding_window of these,
-// or with a chunk_size > 0 only those of its own chunk: positions are divided into chunks of it. A
-// soft_cap c > 0 replaces each score s by c * tanh(s / c), after s was multiplied by `scale`.
+// Causal attention of each token over the cached positions of its request. Tokens from
+// query_start_loc[R] on are padding: their rows of `out` become zero. A token sees its own position
+// and all earlier ones; with a sliding_window > 0 only the last sliding_window of these; with a
+// chunk_size > 0 only those of its own chunk of chunk_size positions. A soft_cap c > 0 replaces
+// each score s by c * tanh(s / c), after s was multiplied by `scale`.
 X(attention,
   "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
@@ -99,7 +99,8 @@ X(attention,
   .vllm_name = "vllm::unified_attention_with_output")
 
 // Ops of decoders other than Llama.
-// x / sqrt(mean(x^2) + epsilon) * (1 + weight): Gemma's weights count from one.
+//
+// x / sqrt(mean(x^2) + epsilon) * (1 + weight): Gemma's checkpoints hold weights minus 1.
 X(gemma_rms_norm, "(x[..., H], weight[H]; epsilon) -> [..., H] over x", .is_row_wise = true)
 // (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension.
 X(layer_norm, "(x[..., H], weight[H], bias[H]?; epsilon) -> [..., H] over x", .is_row_wise = true)
@@ -196,13 +197,13 @@ X(encoder_attention,
   .check = check_caches,
   .splits_as = OpCode::attention)
 
-// Layers of linear attention. A request keeps a state of fixed size in slot
-// state_indices[request, 0]; it begins with zeros if all of its positions, seq_lens[request], are
-// in this step. The state after token t of the step goes to slot state_indices[request, t], or to
-// the last slot of the row, so that drafts can be taken back: the slots of a row are all the same,
-// or all different. Slot 0 is the null slot of requests that only pad a batch: nothing is read from
-// it or written to it.
-// silu of the convolution of each channel over the last L + 1 tokens, of which the state keeps L.
+// Layers of linear attention. A request keeps a state of fixed size in slot state_indices[request,
+// 0]. The state begins with zeros if all positions of the request, seq_lens[request], are in this
+// step. The state after token t of the step goes to slot state_indices[request, t], or to the last
+// slot of the row if the row has fewer slots, so that rejected drafts can be undone. The slots of a
+// row are either all the same or all different. Slot 0 is the null slot of requests that only pad a
+// batch: it is neither read nor written. causal_conv1d: silu of the convolution of each channel
+// over the last L + 1 tokens, of which the state keeps L.
 X(causal_conv1d,
   "(x[T, C], weight[C, 1, L+1], bias[C]?, state! conv_state f32[S, L, C], state_indices i32[R, W], "
   "query_start_loc i32[R+1], seq_lens i32[R], buffer out[T, C]) -> ()",
@@ -224,12 +225,13 @@ X(selective_state_update,
   "seq_lens i32[R], buffer out[T, H*P]) -> ()",
   .check = check_selective_state,
   .vllm_name = "vllm::mamba_mixer2")
-// The recurrence of a gated delta net. A state h, of [K, V], is multiplied by
-// exp(-exp(a_log) * softplus(dt + dt_bias)), then moves by sigmoid(beta) towards answering v to k;
-// the result is its answer to q. Queries and keys are normalised here. H/G heads share q and k:
-// head h has those of group h / heads, counted around the groups. With heads = H/G these are
-// neighbours, with heads = 1 every G-th head. Kimi's delta attention has a step for each element of
-// a key instead: dt and dt_bias then have H*K elements, and each row of h is multiplied by its own.
+// The recurrence of a gated delta net. A state h, of [K, V], is multiplied by exp(-exp(a_log) *
+// softplus(dt + dt_bias)). Then h moves by the factor sigmoid(beta) towards the state whose answer
+// to k is v; the result is the answer of h to q. Queries and keys are normalised by this op. H/G
+// heads share q and k: head h has those of group h / heads modulo G, so with heads = H/G the heads
+// of a group are neighbours, and with heads = 1 they are every G-th head. Kimi's delta attention
+// has a time step for each element of a key instead: dt and dt_bias then have H*K elements, and
+// each row of h is multiplied by its own factor.
 X(gated_delta_rule,
   "(q[T, G*K], k[T, G*K], v[T, H*V], beta[T, H], dt[T, N], a_log f32[H], dt_bias f32[N], "
   "state! delta_state f32[S, H, K, V], state_indices i32[R, W], query_start_loc i32[R+1], "
@@ -243,14 +245,15 @@ X(mul_gate, "(x[..., H], gate[..., H]; function=silu|sigmoid) -> [..., H]")
 // bias.
 X(group_norm, "(x[T, H], weight[H]; function=rms_norm|layer_norm, epsilon, groups) -> [T, H]")
 
-// What stands for a text: one row for each of the first num_rows[0] requests, zeros after them.
-// Request r has the rows of x after ends[r - 1], or from 0 on, up to ends[r].
+// The vector of a text (pooling): one row for each of the first num_rows[0] requests, zeros after
+// these. Request r has the rows of x from ends[r - 1] + 1 (or from 0) to ends[r], inclusive.
 // The functions have vLLM's names: `last` is its last row, `cls` its first one, `mean` the mean of
 // all.
 X(pool_rows, "(x[T, H], ends i32[R], num_rows i32[1]; function=last|cls|mean) -> f32[R, H]")
-// Low-rank adapters (LoRA), a different one for each row. Row t has the adapter in slot slots[t],
+// Low-rank adapters (LoRA); each row has its own adapter. Row t uses the adapter in slot slots[t],
 // or none if the slot is negative; `slots` has at least T elements. The sizes do not depend on the
-// number of adapters, so that a graph serves every choice of adapters.
+// number of adapters, so one graph serves every choice of adapters.
+//
 // x @ a^T with the matrix of the row's adapter, accumulated in float32; zeros without an adapter.
 X(lora_shrink, "(x[T, K], a[S, Q, K], slots i32[M]) -> f32[T, Q]")
 // y + shrunk @ b with the matrix of the row's adapter; y without an adapter. The columns of y
@@ -259,8 +262,8 @@ X(lora_shrink, "(x[T, K], a[S, Q, K], slots i32[M]) -> f32[T, Q]")
 X(lora_expand,
   "(y[T, N], shrunk f32[T, P*R], b[S, R, N], ends i32[P], slots i32[M]) -> [T, N] over y")
 
-// Several of the ops above in one launch, with the bits that these have one after the other. The
-// compiler makes them; models do not call them.
+// Fused ops: each computes several of the ops above in one launch, with the same bits as these ops
+// one after the other. The compiler makes them; models do not call them.
 X(linear_add,
   "(x act[T, K], weight packed[N, K], bias[N]?, residual[T, N], scale f32[T|1]?) -> "
   "[T, N] over residual",

@@ -62,7 +62,7 @@ std::string read_key(const Json& lines) {
 }
 
 ManifestFile read_file(const Json& object) {
-  if (!object.is_object()) throw InvalidArgument("a file is not an object");
+  if (!object.is_object()) throw InvalidArgument("an entry of 'files' is not an object");
   ManifestFile file;
   file.name = string_member(object, "name");
   if (!is_cache_file_name(file.name)) {

@@ -198,7 +198,7 @@ LoadOutcome read_entry(const DiskSteps& disk,
     outcome.quarantined = result == Quarantine::done;
     return outcome;
   }
-  return miss(MissReason::unreadable, "replaced faster than it could be read");
+  return miss(MissReason::unreadable, "the entry was replaced again and again while it was read");
 }
 
 }  // namespace reprise::compile

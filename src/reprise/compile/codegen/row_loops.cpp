@@ -60,7 +60,7 @@ class LoopChooser {
     return fmt::format("its loops need more than {} bytes per row", kMaxRowScratchBytes);
   }
 
-  // ---- which nest and which pass
+  // ---- questions about the nest and the pass of a value
 
   bool is_computed(size_t value) const { return !is_memory(values_[value].kind); }
   /// Whether the value copies a kept value to an output at the end; see
@@ -179,7 +179,7 @@ class LoopChooser {
       value.scratch = scratch_bytes_;
       scratch_bytes_ += (bytes + 63) / 64 * 64;
     }
-    // In unrolled loops the value stays in a register, so only one loop computes it.
+    // In unrolled loops the value stays in a register, so only one loop computes the value.
     if (!is_unrolled(places_[v].nest)) evaluated_[v].clear();
     evaluated_[v].insert(loop_of(v));
     return true;

@@ -61,7 +61,9 @@ class BodyReader {
       const ValueType& type = body_.type(output);
       if (type.shape.rank() < 2) refuse("an output {}", type.to_string());
       if (domain_ && *domain_ != type.shape[0]) {
-        refuse("outputs with {} and {} rows", domain_->to_string(), type.shape[0].to_string());
+        refuse("the outputs have different numbers of rows, {} and {}",
+               domain_->to_string(),
+               type.shape[0].to_string());
       }
       domain_ = type.shape[0];
     }
@@ -117,7 +119,7 @@ class BodyReader {
   }
 
   RowRef table_row(RowValueKind kind, ValueId table, ValueId indices) {
-    if (body_.type(indices).shape[0] != *domain_) refuse("an index for something else than a row");
+    if (body_.type(indices).shape[0] != *domain_) refuse("an index that does not choose a row");
     const ValueType& type = body_.type(table);
     return whole(result_.values,
                  add_value({.kind = kind,

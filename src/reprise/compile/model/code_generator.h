@@ -26,7 +26,7 @@ struct CodeGenerator {
   std::shared_ptr<const device::CodeLoader> owned_loader = nullptr;  // `loader`, if it is owned
 };
 
-/// LLVM's plug-in for this processor; nullopt in a build without the plug-in.
+/// Returns LLVM's plug-in for this processor; nullopt in a build without the plug-in.
 [[nodiscard]] std::optional<CodeGenerator> cpu_code_generator(kernels::Isa isa);
 
 /// NVRTC for GPUs of this architecture ("sm_90"). Only create() checks that the machine has NVRTC,
@@ -35,8 +35,9 @@ struct CodeGenerator {
                                                 const device::CodeLoader& loader,
                                                 std::function<LoadedNvrtc()> open = load_nvrtc);
 
-/// A compiler of a user, for code of this target. It compiles and loads with one object, and reads
-/// `cache_directory` as CompilerInterface::initialize_cache() says. Throws what the compiler does.
+/// Returns a compiler of a user, for code of this target. One object compiles and loads, and uses
+/// `cache_directory` as CompilerInterface::initialize_cache() describes. Throws the exceptions of
+/// the compiler.
 [[nodiscard]] CodeGenerator user_code_generator(const UserCompiler& compiler,
                                                 std::string_view target,
                                                 const device::CodeLoader& device_loader,

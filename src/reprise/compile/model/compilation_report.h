@@ -32,10 +32,10 @@ struct CompilationReport {
   /// the compiled program (0 if nothing was compiled).
   size_t traced_launches = 0;
   size_t compiled_launches = 0;
-  // Why the model could not be traced; it then runs its own code, as at level 0.
+  // The reason why the model could not be traced; the model then runs its own code, as at level 0.
   std::string refused;
-  /// Level 1: why no program serves all numbers of tokens, so that each number is traced when it
-  /// first comes. Empty: one program serves all, and nothing is left to guard.
+  /// Level 1: the reason why no program serves all numbers of tokens, so that each number is traced
+  /// at its first use. Empty: one program serves all numbers, so no guards are needed.
   std::string guarded;
 };
 

@@ -29,7 +29,8 @@ const Item* find(const std::vector<std::shared_ptr<const Item>>& items,
 template <typename Item>
 void add(std::vector<std::shared_ptr<const Item>>& items, std::string_view kind, Item item) {
   if (find(items, item.name) != nullptr) {
-    throw InvalidArgument(fmt::format("extension: the {} '{}' is there already", kind, item.name));
+    throw InvalidArgument(
+        fmt::format("extension: the {} '{}' is already registered", kind, item.name));
   }
   items.push_back(std::make_shared<const Item>(std::move(item)));
 }
@@ -80,7 +81,8 @@ void Extensions::add_compiler(UserCompiler compiler) {
   require_identifier("compiler", compiler.name);
   if (std::ranges::find(kTaken, compiler.name) != kTaken.end()) {
     throw InvalidArgument(fmt::format(
-        "extension: '{}' is a backend of the engine; name the compiler otherwise", compiler.name));
+        "extension: '{}' is a backend of the engine; choose another name for the compiler",
+        compiler.name));
   }
   require_function("compiler", compiler.name, compiler.create != nullptr);
   add(compilers_, "compiler", std::move(compiler));

@@ -15,15 +15,15 @@
 
 namespace reprise::compile {
 
-/// A rewriting of programs that a user of the library writes. `inductor_passes` names it, and says
-/// when it runs. Unlike the passes of this project it may change results.
+/// A rewriting of programs that a user of the library writes. `inductor_passes` names it and
+/// chooses when it runs. Unlike the passes of this project, it may change results.
 struct UserPass {
   std::string name;  // an identifier, unique in Extensions
   /// Part of the key of the compile cache, like the uuid of vLLM's passes: give it a new value when
   /// the pass rewrites differently.
   std::string uuid;
   /// Rewrites the program and returns the number of matches. The inputs, parameters and states of
-  /// the program must stay. What it throws makes the engine run the model's own code.
+  /// the program must stay. If this throws an exception, the engine runs the model's own code.
   std::function<size_t(program::Program&)> apply;
 };
 
@@ -48,7 +48,8 @@ class Extensions {
   void add_pass(UserPass pass);
   void add_compiler(UserCompiler compiler);
 
-  /// nullptr: there is none of that name. The objects stay where they are while a copy exists.
+  /// nullptr: there is no op of that name. The objects keep their addresses while a copy of this
+  /// set exists.
   [[nodiscard]] const CustomOp* find_op(std::string_view name) const noexcept;
   [[nodiscard]] const UserPass* find_pass(std::string_view name) const noexcept;
   [[nodiscard]] const UserCompiler* find_compiler(std::string_view name) const noexcept;

@@ -9,11 +9,11 @@
 
 namespace reprise::compile {
 
-/// The key of a compiled model in the compile cache: a digest of the traced program and of the
-/// names of its weights, and what turns that program into the cached one (passes, code generator,
-/// instruction set, this build's sources). The program has every number of the model that matters,
-/// so weights, paths, batch limits, threads and the number of cache blocks may change without a new
-/// compilation.
+/// The key of a compiled model in the compile cache. It has a digest of the traced program and of
+/// the names of its weights, and everything that turns that program into the cached one (passes,
+/// code generator, instruction set, this build's sources). The program contains every number of the
+/// model that matters, so weights, paths, batch limits, threads and the number of cache blocks may
+/// change without a new compilation.
 [[nodiscard]] CacheKey model_cache_key(const ModelCompilerOptions& options,
                                        const program::Program& traced,
                                        std::span<const program::ParameterSlot> parameters);

@@ -122,7 +122,7 @@ std::optional<program::RangedPrograms> ModelCompiler::compile(const ModelSource&
 
 std::optional<ModelCompiler::Compiled> ModelCompiler::find_cached(const CacheKey& key) {
   if (!options_.asked.debug_dump_path.empty()) {
-    report_.cache_outcome = "not read: debug_dump_path needs a compilation";
+    report_.cache_outcome = "not read, because debug_dump_path needs a compilation";
     return std::nullopt;
   }
   const StageTimer timer(report_.seconds.cache_load);

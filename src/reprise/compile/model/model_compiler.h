@@ -67,7 +67,7 @@ class ModelCompiler {
   /// Whether compile() gave no programs because the runner must trace each number of tokens (see
   /// ModelRunner::use_guards): level 1 of a model whose program depends on the number.
   [[nodiscard]] bool needs_guards() const noexcept { return !report_.guarded.empty(); }
-  /// The ops at which captures of such a model are interrupted.
+  /// The ops at which captures of a model that needs guards are interrupted.
   [[nodiscard]] program::SplittingOps guarded_splitting_ops() const;
   [[nodiscard]] const CompilationReport& report() const noexcept { return report_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }

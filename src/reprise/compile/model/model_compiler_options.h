@@ -19,15 +19,16 @@ struct ModelCompilerOptions {
   kernels::Isa isa = kernels::Isa::scalar;
   /// For the engine's device. nullopt: no code is generated, and programs have no row groups.
   std::optional<CodeGenerator> generator;
-  /// Ops and passes of the user, which `asked` names. nullptr: there are none.
+  /// Ops and passes of the user, some of which `asked` names. nullptr: there are none.
   std::shared_ptr<const Extensions> extensions;
   /// Batches of up to this many tokens get their own program. In it, each matrix product includes
   /// the norm before it. 0: the executor has no kernels for that.
   int64_t norm_prologue_max_token_num = 0;
-  int rank = 0;  // of the ranks that start together; each has folders of its own
+  // The number of this rank among the ranks that start together; each has folders of its own.
+  int rank = 0;
   int64_t tensor_parallel_size = 1;  // the ranks that share each layer
   int64_t tensor_rank = 0;           // which of them this is
-  /// Which of the programs that one rank compiles: empty, "adapters" or "draft".
+  /// Selects some of the programs that one rank compiles: empty, "adapters" or "draft".
   std::string part;
   std::filesystem::path cache_root;  // ignored if `asked.cache_dir` is set
   bool disable_cache = false;        // true: compile at each start and save nothing
@@ -38,8 +39,9 @@ struct ModelCompilerOptions {
   return options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE;
 }
 
-/// Whether a program runs op by op, without generated code. Level 1 does unless a backend is named:
-/// it checks that a model can be traced, as DYNAMO_AS_IS with backend "eager" does in ATOM.
+/// Whether a program runs op by op, without generated code. This is so at level 1, unless a backend
+/// is named: level 1 checks that a model can be traced, like DYNAMO_AS_IS with backend "eager" in
+/// ATOM.
 [[nodiscard]] inline bool runs_eagerly(const ModelCompilerOptions& options) noexcept {
   const std::string& backend = options.asked.backend;
   return !options.asked.use_inductor || backend == "eager" ||

@@ -10,7 +10,8 @@ namespace reprise::compile {
 namespace {
 
 // Every field but the two predicates, which ask the kernels and the code generator of this build.
-// The list of names must be complete to compile, so a new field cannot be left out of the key.
+// The list of names below does not compile unless it names every field, so a new field cannot be
+// missing in the key.
 std::string to_text(const PassOptions& options) {
   const auto& [range,
                eliminate_noops,
@@ -62,7 +63,7 @@ std::string to_text(const PassOptions& options) {
                                ","));
 }
 
-// How many ranks divide the tokens of a batch; 1 without sequence parallelism.
+// Returns among how many ranks the tokens of a batch are divided; 1 without sequence parallelism.
 int64_t ranks_of_sequences(const ModelCompilerOptions& options) {
   return options.resolved.pass_config.enable_sp.value_or(false) ? options.tensor_parallel_size : 1;
 }
@@ -74,7 +75,8 @@ std::vector<program::TokenRange> compile_ranges(const ModelCompilerOptions& opti
   std::vector<program::TokenRange> ranges;
   const int64_t ranks = ranks_of_sequences(options);
   const int64_t first = options.resolved.pass_config.sp_min_token_num.value_or(1);
-  // The ranks divide the tokens of batches that they can divide. Others run the whole program.
+  // The ranks divide the tokens of a batch if their number is a multiple of the number of ranks.
+  // Other batches run the whole program.
   const auto add = [&](const program::TokenRange& range) {
     if (ranks > 1 && range.begin >= first) {
       ranges.push_back({.begin = range.begin, .end = range.end, .multiple = ranks});

@@ -30,8 +30,8 @@ namespace reprise::compile {
 /// first.
 [[nodiscard]] bool partitions_after_passes(const ModelCompilerOptions& options);
 [[nodiscard]] program::SplittingOps splitting_ops(const ModelCompilerOptions& options);
-/// The ops that these names name: ops of the engine, and of the user.
-/// \throws InvalidArgument as program::parse_splitting_ops()
+/// Returns the ops of these names: ops of the engine and of the user. \throws InvalidArgument as
+/// program::parse_splitting_ops()
 [[nodiscard]] program::SplittingOps find_splitting_ops(const ModelCompilerOptions& options,
                                                        std::span<const std::string> names);
 /// True at level 1 unless a backend that generates code is named: no pass runs, so that a traced

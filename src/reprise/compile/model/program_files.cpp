@@ -27,9 +27,9 @@ std::vector<program::ProgramRange> parse_ranges(const std::string& text, size_t 
     const bool is_range = item.is_array() && item.size() == 4 && item[0].is_number_integer() &&
                           item[1].is_number_integer() && item[2].is_number_unsigned() &&
                           item[3].is_number_unsigned();
-    // A multiple is the number of ranks.
+    // The number of which token counts are multiples is the number of ranks.
     if (!is_range || item[2].get<uint64_t>() - 1 >= 1024 || item[3].get<size_t>() >= num_programs) {
-      throw program::ArtifactError("ranges of other programs");
+      throw program::ArtifactError("ranges.json names programs that do not exist");
     }
     ranges.push_back({.tokens = {.begin = item[0].get<int64_t>(),
                                  .end = item[1].get<int64_t>(),

@@ -41,7 +41,8 @@ std::string op_of(const program::Node& node) {
   return node.op == OpCode::custom ? node.attributes.custom->name : std::string(op_name(node.op));
 }
 
-// Whether one of vLLM's or ATOM's own lists has the entry. These lists name the ops of all models.
+// Whether the entry is in one of the default lists of vLLM or ATOM. These lists name the ops of all
+// models.
 bool is_of_a_default_list(const std::string& entry) {
   for (const auto list :
        {config::attention_ops(), config::atom_attention_ops(), config::kv_cache_update_ops()}) {

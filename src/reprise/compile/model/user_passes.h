@@ -20,8 +20,8 @@ namespace reprise::compile {
 [[nodiscard]] Pipeline between_user_passes(const ModelCompilerOptions& options,
                                            const Pipeline& pipeline);
 
-/// Runs the passes for the whole program, before it is split.
-/// \throws CompileError if a pass fails, breaks the program, or changes its inputs or slots
+/// Runs the user's passes for the whole program, before the program is split. \throws CompileError
+/// if a pass fails, breaks the program, or changes its inputs or slots
 void run_before_split(const ModelCompilerOptions& options, program::Program& traced);
 
 /// Names and versions of all passes and ops, for the key of the compile cache. Empty: there are

@@ -20,14 +20,14 @@ size_t fuse_add_rms_norm(Program& program) {
     const ValueId weight = norm.inputs[1];
     const std::optional<size_t> add_index = edit.definition(sum);
     if (!add_index || program.nodes[*add_index].op != OpCode::add) continue;
-    // The fused op stands where the sum stood, because other nodes may use the sum before the norm.
-    // So the weight must be defined before that place.
+    // The fused op replaces the sum and not the norm, because other nodes may use the sum before
+    // the norm. So the weight must be defined before that place.
     if (edit.definition(weight).value_or(0) > *add_index) continue;
     Node& add = program.nodes[*add_index];
     add = {.op = OpCode::fused_add_rms_norm,
            .attributes = {.epsilon = norm.attributes.epsilon},
-           // add(a, b) is a + b, and the fused op computes residual + x: so b becomes x and a the
-           // residual.
+           // add(a, b) is a + b, and the fused op computes residual + x: b becomes x, and a becomes
+           // the residual.
            .inputs = {add.inputs[1], add.inputs[0], weight},
            .outputs = {norm.outputs[0], sum},
            .location = norm.location};

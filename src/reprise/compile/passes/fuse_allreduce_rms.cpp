@@ -31,8 +31,8 @@ class AllReduceFuser {
   }
 
  private:
-  // The fused node stands where the all-reduce stood, because other nodes may use that result
-  // before the norm.
+  // The fused node replaces the all-reduce, because other nodes may use that result before the
+  // norm.
   bool fuse_norm(size_t index) {
     const Node& norm = program_.nodes[index];
     const std::optional<size_t> reduce = edit_.definition(norm.inputs[0], OpCode::all_reduce);
@@ -45,7 +45,7 @@ class AllReduceFuser {
     return true;
   }
 
-  // The fused node stands where the norm stood. The sum may have its operands in either order.
+  // The fused node replaces the norm. The sum may have its operands in either order.
   bool fuse_sum(size_t index) {
     const Node& norm = program_.nodes[index];
     for (size_t operand : {size_t{0}, size_t{1}}) {

@@ -18,7 +18,7 @@ using program::Program;
 using program::SymInt;
 using program::ValueId;
 
-/// `second` of the result of `first` becomes `fused`.
+/// One row of the table: `first` followed by `second` becomes `fused`.
 struct Fusion {
   OpCode first;
   OpCode second;
@@ -33,7 +33,7 @@ constexpr std::array kFusions = {
     Fusion{OpCode::linear_silu_and_mul,
            OpCode::quantize_blocks,
            OpCode::linear_silu_and_mul_quantize_blocks},
-    // The result has the operand `norm`.
+    // The fused op takes its operand `norm` from the first op.
     Fusion{OpCode::rms_norm, OpCode::linear_silu_and_mul, OpCode::linear_silu_and_mul},
     Fusion{OpCode::rms_norm, OpCode::linear_rope_kv_write, OpCode::linear_rope_kv_write},
     Fusion{OpCode::rms_norm, OpCode::lm_head, OpCode::lm_head},
@@ -49,7 +49,8 @@ std::optional<size_t> find_operand(OpCode op, std::string_view name) {
   return std::nullopt;
 }
 
-/// The operand of that name; kNoValue if it is left out or the op has none.
+/// Returns the operand of that name; kNoValue if the operand is left out or the op has none of that
+/// name.
 ValueId operand_of(const Node& node, std::string_view name) {
   const std::optional<size_t> index = find_operand(node.op, name);
   return index ? node.inputs[*index] : kNoValue;
@@ -79,7 +80,7 @@ class LinearFuser {
  private:
   bool fuse(const Fusion& fusion, Node& node, Rows rows) {
     if (node.op == OpCode::rope_kv_write) return fuse_heads(fusion, node, rows);
-    // Of a sum, the second operand is tried first.
+    // For a sum, the second operand is tried first.
     for (size_t operand = node.op == OpCode::add ? 2 : 1; operand-- > 0;) {
       const std::optional<size_t> first = edit_.definition(node.inputs[operand], fusion.first);
       if (!first || edit_.num_uses(node.inputs[operand]) != 1) continue;
@@ -133,7 +134,7 @@ class LinearFuser {
     return node && edit_.num_uses(value) == 1 ? node : std::nullopt;
   }
 
-  // `node` becomes the fused op, and the node `first` is erased.
+  // Replaces `node` by the fused op and erases the node `first`.
   bool replace(const Fusion& fusion,
                Node& node,
                size_t first,
@@ -154,7 +155,8 @@ class LinearFuser {
     return true;
   }
 
-  // A product with the operands of `product` and, by their names, those of the op after it.
+  // Returns a product with the operands of `product` and, by their names, the operands of the op
+  // after it.
   static Node with_epilogue(OpCode op, const Node& product, const Node& after, ValueId residual) {
     Node fused{.op = op, .outputs = after.outputs, .location = product.location};
     for (const OperandRule& operand : definition_of(op).rule.operands) {
@@ -180,15 +182,16 @@ class LinearFuser {
     fused.inputs[*find_operand(product.op, "norm")] = norm.inputs[1];
     return fused;
   }
-  // An op has only one norm of its rows, and one epsilon, which the norms of heads may use already.
+  // An op has only one norm of its rows. All norms of an op have the same epsilon, which the norms
+  // of heads may already determine.
   static bool can_take_norm(const Node& product, const Node& norm) {
     return operand_of(product, "norm") == kNoValue &&
            (operand_of(product, "q_norm") == kNoValue ||
             product.attributes.epsilon == norm.attributes.epsilon);
   }
 
-  // Whether an operand that the first op has is none of the fused op, such as the norm in front of
-  // a product whose result is quantised.
+  // Whether the first op has an operand that the fused op does not have, such as the norm before a
+  // product whose result is quantised.
   static bool loses_operand(const Node& first, const Node& fused) {
     const OpRule& rule = definition_of(first.op).rule;
     for (size_t i = 0; i < first.inputs.size(); ++i) {

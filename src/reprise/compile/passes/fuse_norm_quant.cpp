@@ -30,8 +30,7 @@ size_t fuse_norm_quant(Program& program, const NodePredicate& has_kernel) {
         .location = norm.location};
     if (has_sum) fused.outputs.push_back(norm.outputs[1]);
     if (has_kernel && !has_kernel(program, fused)) continue;
-    // The fused node stands where the norm stood, because nodes before the quantisation may use the
-    // sum.
+    // The fused node replaces the norm, because nodes before the quantisation may use the sum.
     norm = std::move(fused);
     edit.erase(i);
     ++num_rewrites;

@@ -63,7 +63,8 @@ class RowGrouper {
   // Finds pairs of groups to merge: both read the same rows, or one reads a result of the other.
   void find_candidates() {
     for (const auto& [rows, readers] : flow_.row_readers()) {
-      // All layers read the positions, which saves nothing.
+      // Rows of a single number, such as the positions that all layers read: groups that share only
+      // such rows save nothing.
       if (flow_.row_bytes(rows) == 0) continue;
       std::set<size_t> nodes(readers.begin(), readers.end());
       const std::optional<size_t> maker = flow_.definition(rows);
@@ -115,7 +116,7 @@ class RowGrouper {
     const auto [a, b] = pair;
     const std::vector<size_t> members = united(groups_[a].members, groups_[b].members);
     const std::optional<size_t> slot = find_slot(members);
-    if (!slot) return false;  // may succeed later, when another group has moved
+    if (!slot) return false;  // merging may succeed later, when another group has moved
     if (!is_acceptable(members)) {
       saved_bytes_.erase(pair);
       return false;
@@ -146,7 +147,7 @@ class RowGrouper {
   // The position of a member at which all operands of the group are defined and no result has been
   // used; of several positions the last.
   [[nodiscard]] std::optional<size_t> find_slot(const std::vector<size_t>& members) const {
-    size_t first = 0;  // an earlier slot would come before the definition of an operand
+    size_t first = 0;  // an earlier slot would precede the definition of an operand
     size_t last = program_.nodes.size();
     const auto is_member = [&](size_t node) {
       return std::binary_search(members.begin(), members.end(), node);

@@ -70,8 +70,9 @@ class SequenceParallelizer {
     return false;
   }
 
-  // Whether the residual is scattered among so many ranks, or could be: every rank has all rows of
-  // a value that no all-reduce made, such as the embedding, and takes its own.
+  // Whether the residual is scattered among this number of ranks, or could be scattered: if no
+  // all-reduce made a value (for example the embedding), every rank has all of its rows and can
+  // take its own rows.
   bool divide_residual(size_t index, size_t operand, int64_t ranks) {
     Node& norm = program_.nodes[index];
     const ValueId residual = norm.inputs[operand];

@@ -11,8 +11,8 @@
 
 namespace reprise::compile {
 
-/// For each node of a program, which rows of which values it reads. Views are resolved to the
-/// values after them. group_rows() uses it. Borrows the program, which must not change.
+/// For each node of a program, which rows of which values it reads. A view counts as the value that
+/// it shows. Used by group_rows(). Borrows the program, which must not change.
 class RowFlow {
  public:
   explicit RowFlow(const program::Program& program);

@@ -58,7 +58,7 @@ class NormSinker {
 }  // namespace
 
 size_t sink_norm_below_gather(Program& program) {
-  // A gather that has moved above one norm may now stand after another.
+  // A gather that has moved before one norm may now follow another norm.
   size_t total = 0;
   while (const size_t num_rewrites = NormSinker(program).run()) total += num_rewrites;
   return total;

@@ -231,7 +231,7 @@ class Picture {
          y_ + 12,
          "head",
          has_before_ ? fmt::format("as traced: {} per step", launches_text(before))
-                     : std::string("as traced: cut differently, see the text"));
+                     : std::string("as traced: split differently, see the text"));
     text(kRightX, y_ + 12, "head", fmt::format("as compiled: {} per step", launches_text(after)));
     y_ += 24;
   }

@@ -130,7 +130,7 @@ TEST(RenderSplit, sides_that_were_cut_differently_are_not_put_side_by_side) {
   const SplitProgram before = split_of({kTraced, kFused}, {0, 1});
   const SplitProgram after = split_of({kFused}, {0});
   const std::string svg = render_svg({.before = &before, .after = &after});
-  EXPECT_THAT(svg, HasSubstr("cut differently"));
+  EXPECT_THAT(svg, HasSubstr("split differently"));
   EXPECT_EQ(count(svg, "class=\"frame "), 1U);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 class Add : public KernelTest {
  protected:
-  // One rounding of an exact sum: nothing to tolerate.
+  // Each sum is exact before its only rounding, so the test needs no tolerance.
   void expect_exact(const Tensor& a, const Tensor& b) {
     const Tensor out = make(a.shape());
     const Tensor want = make(a.shape());
@@ -48,7 +48,8 @@ TEST_P(Add, rounds_to_nearest_even_whatever_the_bits) {
       std::memcpy(tensor.data_as<std::byte>() + i, &bits, 2);
     }
   }
-  // Half of the pairs close in magnitude, so that sums are ties and cancel into subnormals.
+  // Half of the pairs have nearly the same magnitude, so that sums are rounding ties or cancel into
+  // subnormals.
   for (int64_t i = 0; i < 1000; ++i) {
     for (int64_t row = 0; row < 32; ++row) set_element(b, element(a, row, i) * -0.998, row, i);
   }

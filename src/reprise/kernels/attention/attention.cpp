@@ -16,17 +16,18 @@
 namespace reprise::kernels {
 namespace {
 
-// The first aim is enough blocks for many cores. The second aim is more tokens per block, because
-// these share the loads of keys and values.
+// The first aim is a number of blocks that is sufficient for many cores. The second aim is many
+// tokens per block, because the tokens of a block share the loads of keys and values.
 constexpr int64_t kWantedBlocks = 128;
-// The number of equal shares of the work, in a launch that divides contexts. Most numbers of
-// workers divide it evenly.
+// The number of equal shares of the work in a launch that divides contexts. Most numbers of workers
+// divide this number without a remainder.
 constexpr int64_t kSplitGrid = 5040;
-// Heads that share their keys and values are divided into groups of at least so many, each of which
-// reads the cache by itself: with one group, one thread would compute a request.
+// Heads that share their keys and values are divided into groups of at least this size. Each group
+// reads the cache separately; if there was only one group, one thread would compute a whole
+// request.
 constexpr int64_t kFewestSharingHeads = 8;
 
-// The largest number of equal groups.
+// Returns the largest number of groups of equal size that this minimum allows.
 int64_t num_groups_of_sharing_heads(int64_t heads) {
   for (int64_t groups = heads / kFewestSharingHeads; groups > 1; --groups) {
     if (heads % groups == 0) return groups;
@@ -109,7 +110,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
   };
 }
 
-// The first use is the one that writes.
+// The first entry is the buffer that attention writes.
 std::array<device::BufferUse, 10> uses_of(const AttentionCall& call) {
   return {writes(call.out),
           reads(call.q),
@@ -128,7 +129,7 @@ bool has_shared_prefix(const AttentionCall& call) {
          call.chunk_size == 0 && !call.is_bidirectional && call.q.size(0) > 0;
 }
 
-/// What attention reads and writes, and the states after the shared prefix.
+/// The memory that attention reads and writes, and the states after the shared prefix.
 std::array<device::BufferUse, 11> uses_with_prefix(const AttentionCall& call) {
   std::array<device::BufferUse, 11> uses;
   std::ranges::copy(uses_of(call), uses.begin());
@@ -136,8 +137,8 @@ std::array<device::BufferUse, 11> uses_with_prefix(const AttentionCall& call) {
   return uses;
 }
 
-/// Launches the part of the attention that all tokens have in common, if the path says that there
-/// is one, and lets `arguments` go on behind it.
+/// If the path has a shared prefix, launches the attention over this prefix for all tokens, and
+/// makes `arguments` continue after the prefix.
 void launch_shared_prefix(device::Stream& stream,
                           const KernelTable& kernels,
                           const AttentionCall& call,
@@ -146,7 +147,7 @@ void launch_shared_prefix(device::Stream& stream,
   const AttentionPath& path = *call.path;
   const int64_t num_values = arguments.num_tokens * call.q.size(1) * 2 * (arguments.value_dim + 2);
   REPRISE_ASSERT(path.prefix_states.num_elements() >= num_values,
-                 "attention: {} values of states do not fit into {}",
+                 "attention: the states of a prefix have {} values, but the memory for them has {}",
                  num_values,
                  path.prefix_states.num_elements());
   const SharedPrefixArguments prefix = {
@@ -176,7 +177,7 @@ void launch_shared_prefix(device::Stream& stream,
   arguments.prefix_states = prefix.states;
 }
 
-/// Whether contexts may have several segments, and there is room for their sums.
+/// Whether contexts may have several segments and the path has memory for the sums of segments.
 bool can_be_split(const AttentionCall& call) {
   return call.path != nullptr && call.path->segment_sums.defined() && !has_shared_prefix(call) &&
          call.q.size(0) > 0 &&

@@ -16,10 +16,10 @@ namespace reprise::kernels {
 ///
 /// Request r owns the tokens [query_start_loc[r], query_start_loc[r + 1]), which are the last
 /// tokens of its seq_lens[r] positions. Each token sees all positions up to its own, or the last
-/// `sliding_window` of them, or those of its own chunk of `chunk_size` positions. Tokens at and
-/// beyond query_start_loc[num_reqs], and tokens that see no position, get rows of zeros. All
-/// lengths are read when the work runs, so a captured launch serves any batch of its shape. Cache
-/// rows and table entries that no token sees are not read.
+/// `sliding_window` of these, or those of its own chunk of `chunk_size` positions. Tokens from
+/// query_start_loc[num_reqs] on, and tokens that see no position, get rows of zeros. All lengths
+/// are read when the work runs, so a captured launch serves any batch of its shape. Cache rows and
+/// table entries that no token sees are not read.
 struct AttentionCall {
   const Tensor& q;                // [num_tokens, heads, head_dim], strided
   const Tensor& key_cache;        // [num_blocks, kv_heads, block_size, head_dim], type of q, or
@@ -33,14 +33,15 @@ struct AttentionCall {
   int64_t sliding_window = 0;  // 0 = none
   int64_t chunk_size = 0;      // 0 = none; not with a window
   float soft_cap = 0;          // c: a scaled score s counts as c * tanh(s / c); 0 = none
-  /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
-  /// launch_quantize_static after an attention into the type of q.
+  /// float32[1], read when the work runs. If defined, `out` is int8 or float8 and has the same bits
+  /// as launch_quantize_static after an attention whose result has the type of q.
   const Tensor* out_scale = nullptr;
   const Tensor* sinks = nullptr;  // [heads], type of q: one more score of each head
-  /// float32[heads, >= positions of any request]: added to the products with keys before `scale`.
+  /// float32[heads, >= positions of any request]: these are added to the products of queries and
+  /// keys before the multiplication with `scale`.
   const Tensor* biases = nullptr;
-  /// Each token sees all positions of its request, or with a sliding window those less than
-  /// sliding_window before and behind its own.
+  /// Each token sees all positions of its request; with a sliding window, those whose distance from
+  /// the token's own position is less than sliding_window, before and after it.
   bool is_bidirectional = false;
   /// The kernels to use. nullptr: the kernels for any batch.
   const AttentionPath* path = nullptr;
@@ -54,13 +55,13 @@ struct AttentionCall {
 /// positions (attention_segments.h). If the path has memory for the sums of segments, several
 /// workers compute the segments of one row, with the same bits.
 ///
-/// For latent attention, key_cache and value_cache are the same tensor with one key/value head, and
-/// `out` has the size of a value, with which a row of the cache begins.
+/// For latent attention, key_cache and value_cache are the same tensor with one key/value head. A
+/// row of the cache begins with the value, and `out` has the size of the value.
 bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call);
 
-/// The call of any op of attention, with the operands and attributes of `run`.
+/// Makes the call of any op of attention from the operands and attributes of `run`.
 [[nodiscard]] AttentionCall attention_call_of(const OpRun& run);
 
 }  // namespace reprise::kernels

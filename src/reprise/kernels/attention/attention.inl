@@ -1,6 +1,6 @@
 #include "reprise/kernels/attention/attention_rows.inl"
 
-/// Running softmax of each row.
+/// The running softmax of each row.
 struct AttentionState {
   alignas(64) float scores[kMaxAttentionRows][kChunk];
   alignas(64) float maxima[kMaxAttentionRows];
@@ -22,7 +22,8 @@ struct AttentionState {
 #endif
 // clang-format on
 
-/// Quantises a result row. The row is rounded to T first, as quantize_static would have read it.
+/// Quantises a row of the result. The row is rounded to T first, because quantize_static would read
+/// it as T.
 template <typename T>
 inline void quantize_out(const AttentionKernelArguments& a, const T* row, int64_t out_offset) {
   switch (a.out_type) {
@@ -37,7 +38,7 @@ inline void quantize_out(const AttentionKernelArguments& a, const T* row, int64_
   }
 }
 
-/// Writes sums times scale to the result row at `out_offset`.
+/// Writes sums * scale to the row of the result at `out_offset`.
 template <typename T>
 inline void store_out(const AttentionKernelArguments& a,
                       const float* sums,
@@ -77,7 +78,8 @@ __attribute__((noinline)) inline void attend_with_pairs(const AttentionRows& row
 }
 #endif
 
-/// attend_positions() for queries of T and a cache of E. Apart, because of the stack that it needs.
+/// attend_positions() for queries of type T and a cache of type E. It is a separate function
+/// because of its large stack frame.
 template <typename T, typename E>
 __attribute__((noinline)) void attend_with_lanes(const AttentionRows& rows,
                                                  AttentionState& state,
@@ -88,9 +90,9 @@ __attribute__((noinline)) void attend_with_lanes(const AttentionRows& rows,
   attention.run(begin, end);
 }
 
-/// Takes positions [begin, end) into the state, which has begun. \pre begin < end; all of them are
-/// seen by some row, no row sees one of the chunk of `end` behind it, and the state has no position
-/// of the chunk of `begin`
+/// Adds positions [begin, end) to the state, which was initialised before. \pre begin < end; some
+/// row sees each of these positions; no row sees a position of the chunk of `end` from `end` on;
+/// and the state has no position of the chunk of `begin`
 template <typename T>
 inline void attend_positions(const AttentionRows& rows,
                              AttentionState& state,
@@ -129,7 +131,7 @@ inline float exp_of(float x) {
 #include "reprise/kernels/attention/shared_prefix.inl"
 // clang-format on
 
-/// What the sums of a row are multiplied by. A sink is one more score, whose value is zero.
+/// The factor of the sums of a row. A sink is one more score, whose value is zero.
 template <typename T>
 inline float scale_of_sums(const AttentionKernelArguments& a,
                            int64_t head,
@@ -179,14 +181,14 @@ inline void zero_rows(const AttentionKernelArguments& a,
         const auto bytes = static_cast<size_t>(a.value_dim) * sizeof(T);
         __builtin_memset(static_cast<T*>(a.out) + offset, 0, bytes);
       } else {
-        const T zeros[kMaxAttentionHeadDim] = {};  // divided by 0 they are NaN
+        const T zeros[kMaxAttentionHeadDim] = {};  // a division by 0 makes them NaN
         quantize_out(a, zeros, offset);
       }
     }
   }
 }
 
-/// The request that owns a token: the last request that starts at or before the token.
+/// Returns the request that owns a token: the last request that starts at or before the token.
 inline int64_t find_request(const AttentionKernelArguments& a, int64_t token) {
   int64_t low = 0;
   int64_t high = a.num_reqs;
@@ -213,8 +215,9 @@ inline void attend_request(const AttentionKernelArguments& a,
   const auto context = [&](int64_t t) {
     return a.seq_lens[request] - (sees_all(a) ? 0 : query_end - t - 1);
   };
-  // In one direction the first tokens of a query that is longer than the context see nothing. In
-  // both directions all see the whole text, which may be that of an encoder and shorter.
+  // In causal attention, the first tokens of a query that is longer than the context see nothing.
+  // In bidirectional attention all tokens see the whole text, which may be that of an encoder and
+  // shorter than the query.
   const int64_t num_positions = a.seq_lens[request];
   const int64_t seeing_from =
       a.is_bidirectional && num_positions > 0 ? token : query_end - num_positions;
@@ -237,9 +240,10 @@ inline void attend_request(const AttentionKernelArguments& a,
   }
 }
 
-/// The tokens that the grid's `index`-th group of blocks computes. Later tokens of a prompt see
-/// more positions. A worker gets neighbouring blocks, so these take turns between the first and the
-/// last tokens: each pair of them is about as much work as any other pair.
+/// Returns the tokens that the `index`-th group of blocks of the grid computes. Later tokens of a
+/// prompt see more positions. A worker gets neighbouring groups, so the groups alternate between
+/// the beginning and the end of the tokens: each pair of groups is about as much work as any other
+/// pair.
 inline int64_t token_group(int64_t index, int64_t num_groups) {
   return index % 2 == 0 ? index / 2 : num_groups - 1 - index / 2;
 }

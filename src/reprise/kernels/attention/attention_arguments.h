@@ -28,8 +28,8 @@ struct alignas(16) AttentionKernelArguments {
   int64_t block_table_stride;
   int64_t num_tokens;
   int64_t num_reqs;
-  // The caches' rows of position p of head n begin at block * block_stride + n * kv_head_stride +
-  // p % block_size * head_dim, in elements, in both caches.
+  // The row of position p and head n begins, in both caches, at element block * block_stride + n *
+  // kv_head_stride + p % block_size * head_dim.
   int64_t block_stride;
   int64_t kv_head_stride;  // 0 if the heads share their rows
   int64_t kv_heads;
@@ -37,26 +37,27 @@ struct alignas(16) AttentionKernelArguments {
   int64_t head_dim;    // of queries and keys
   int64_t value_dim;   // of values and results; at most head_dim and kMaxAttentionHeadDim
   int64_t block_size;
-  int64_t sliding_window;    // 0 = none
-  int64_t chunk_size;        // of positions, of which a token sees its own; 0 = none
+  int64_t sliding_window;  // 0 = none
+  // The number of positions in a chunk; a token sees those of its own chunk; 0 = none.
+  int64_t chunk_size;
   int64_t tokens_per_block;  // read by the kernel for any batch
   int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
   float soft_cap;            // 0 = none
-  int32_t is_bidirectional;  // 1: a token sees positions behind its own too
+  int32_t is_bidirectional;  // 1: a token also sees positions after its own
   AttentionOut out_type;
   CacheRows cache = {};
-  /// Positions whose part of the softmax is known already: a multiple of 32, which every token sees
-  /// and no window cuts. 0 = none.
+  /// The number of leading positions whose part of the softmax is already computed: a multiple of
+  /// 32. Every token sees these positions, and no window cuts them. 0 = none.
   int64_t shared_prefix_len = 0;
-  /// [num_tokens, heads, 2, value_dim + 2]: sums, largest score and total weight. The first are
-  /// those after the complete segments of these positions, the second those of the last segment if
-  /// it is not complete.
+  /// [num_tokens, heads, 2, value_dim + 2]: sums, largest score and total weight. Entry 0 is the
+  /// state after the complete segments of the prefix, entry 1 that of its last segment if this
+  /// segment is not complete.
   const float* prefix_states = nullptr;
 };
 
-/// Arguments of the kernel that computes the states after a shared prefix. Block b takes
-/// `tokens_per_block` tokens of one key/value head, of whatever requests.
+/// Arguments of the kernel that computes the states after a shared prefix. Block b computes
+/// `tokens_per_block` tokens of any requests, for one key/value head.
 struct alignas(16) SharedPrefixArguments {
   AttentionKernelArguments call;  // without states
   float* states;                  // see AttentionKernelArguments::prefix_states
@@ -64,9 +65,9 @@ struct alignas(16) SharedPrefixArguments {
   int64_t tokens_per_block;
 };
 
-/// Arguments of the kernel that divides long contexts among blocks. A job is `tokens_per_job`
-/// tokens from a multiple of it on, which belong to one request. The grid is a measure: block b
-/// takes a `grid_size`-th of the positions of all jobs.
+/// Arguments of the kernel that divides long contexts among blocks. A job has up to
+/// `tokens_per_job` tokens, which belong to one request and begin at a multiple of tokens_per_job.
+/// Block b computes one of `grid_size` equal shares of the positions of all jobs.
 struct alignas(16) SplitAttentionArguments {
   AttentionKernelArguments call;  // without a shared prefix
   float* sums;                    // [most_parts, tokens_per_job, heads, value_dim + 2]
@@ -76,8 +77,8 @@ struct alignas(16) SplitAttentionArguments {
   int64_t grid_size;
 };
 
-/// Arguments of the planned kernels. Their grids are fixed: `plan` gives any number of items, and
-/// block b takes the items b, b + grid_size, b + 2 * grid_size and so on.
+/// Arguments of the planned kernels. The grid is fixed, and `plan` gives the number of items: block
+/// b computes the items b, b + grid_size, b + 2 * grid_size and so on.
 struct alignas(16) PlannedAttentionArguments {
   AttentionKernelArguments call;
   const int32_t* plan;  // an AttentionPlanHeader, then the requests

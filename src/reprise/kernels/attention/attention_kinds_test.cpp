@@ -5,13 +5,14 @@
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/oracles/caches.h"
 
-// Attention other than causal attention over keys and values: latents, sinks, both directions.
+// Attention other than causal attention over keys and values: latents, sinks, biases, and both
+// directions.
 namespace reprise::kernels {
 namespace {
 
 class AttentionKinds : public AttentionTest {
  protected:
-  // Latent attention: one row for all heads.
+  // The cache of latent attention: all heads share one row.
   static Model latent(int64_t heads, int64_t latent_size, int64_t rope_size) {
     return {.kv_heads = 1,
             .group_size = heads,
@@ -109,7 +110,7 @@ TEST_P(AttentionKinds, sinks_far_below_all_scores_change_nothing_and_far_above_l
 }
 
 TEST_P(AttentionKinds, biases_move_the_scores_of_positions_on_every_path) {
-  // As many columns as the longest request has positions, and more.
+  // There are as many columns as the longest request has positions, and in the second case more.
   for (const int64_t columns : {300, 333}) {
     for (const int64_t window : {0, 20}) {
       SCOPED_TRACE(testing::Message() << columns << " columns, window " << window);
@@ -159,7 +160,7 @@ TEST_P(AttentionKinds, bidirectional_tokens_see_all_positions_of_their_request) 
   expect_same_bits(run(model, batch, &path), run(model, batch));
 }
 
-// The text of an encoder may be shorter than the tokens of a decoder that attend to it.
+// The text of an encoder may be shorter than the decoder's tokens that attend to it.
 TEST_P(AttentionKinds, bidirectional_tokens_see_all_of_a_shorter_text) {
   const Model model = {.group_size = 2, .is_bidirectional = true};
   expect_agrees(model, {{5, 2}, {40, 7}, {1, 33}, {3, 0}}, 2);

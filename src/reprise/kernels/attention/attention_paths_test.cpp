@@ -4,14 +4,14 @@
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/oracles/caches.h"
 
-// The paths beside the one for any batch: what they compute, and that a plan which is not the
-// batch's own shows.
+// Tests the paths beside the path for any batch: their results, and that the result shows it if a
+// plan does not belong to the batch.
 namespace reprise::kernels {
 namespace {
 
 class AttentionPaths : public AttentionTest {
  protected:
-  /// The path of a plan for these requests, made without looking at the batch.
+  /// Returns the path of a plan for these requests, made without looking at the batch.
   AttentionPath planned(const Model& model,
                         const std::vector<Request>& requests,
                         const PlanOptions& options = {}) {
@@ -62,7 +62,8 @@ TEST_P(AttentionPaths, uniform_has_the_bits_of_any_batch) {
 
 TEST_P(AttentionPaths, uniform_zeroes_rows_of_padding_requests_and_tokens) {
   const Model model;
-  // As a FULL graph for four requests with one real one is staged, and without any request.
+  // A FULL graph for four requests runs such batches: one real request and padding, and padding
+  // alone.
   Batch batch = make_batch(model, {{1, 20}}, 5);
   const Tensor padded_table =
       ints({4, batch.block_table.size(1)},

@@ -1,5 +1,6 @@
-// The number of positions that one softmax update covers. Chunks start at multiples of it, for
-// every block size, window and query, so the order of a row's sums depends only on its own context.
+// The number of positions that one softmax update covers. Chunks start at multiples of this number
+// for every block size, window and query, so the order of a row's sums depends only on the context
+// of the row.
 constexpr int kChunk = 32;
 
 /// Whether each token sees all positions of its request.
@@ -14,16 +15,16 @@ struct AttentionRows {
   int64_t request;
   int64_t kv_head;
   int64_t first_token;  // in the batch
-  /// Positions up to the one of the first token, which has one more before the next token. All
-  /// positions of the request if sees_all().
+  /// The number of positions up to that of the first token; each further token has one more. If
+  /// sees_all(), the number of all positions of the request.
   int64_t first_context;
   int num_tokens;
   int first_head;  // in the batch
   int num_heads;
 
-  /// Positions up to that of a token.
+  /// Returns the number of positions up to that of a token.
   int64_t own_context(int token) const { return first_context + (sees_all(a) ? 0 : token); }
-  /// A token sees the positions from window_begin() to context(), which grow from token to token.
+  /// A token sees the positions from window_begin() to context(). Both grow from token to token.
   int64_t context(int token) const {
     const int64_t own = own_context(token);
     if (a.is_bidirectional == 0 || a.sliding_window == 0) return own;
@@ -55,10 +56,11 @@ constexpr int kPrefetchLevel = 2;   // the second-level cache
 template <typename E>
 constexpr int64_t kLineSize = kCacheLine / static_cast<int64_t>(sizeof(E));  // elements
 
-/// Lines of memory that will be read soon. The loops over a chunk ask for the lines of the next
-/// chunk little by little: all at once, they would keep the loads of the first chunk waiting.
+/// Lines of memory that will be read soon. The loops over a chunk prefetch the lines of the next
+/// chunk a few at a time: if all were prefetched at once, the loads of the current chunk would
+/// wait.
 struct CacheLines {
-  const char* row = nullptr;  // where the pointer to the next row is, of any type
+  const char* row = nullptr;  // the address of the pointer to the next row, which has any type
   const char* last_row = nullptr;
   int64_t row_bytes = 0;
   int64_t lines_at_once = 1;
@@ -78,9 +80,9 @@ struct CacheLines {
   }
 };
 
-/// Keys and values of one chunk of a cache of elements E: numbers, or codes of eight bits. Entries
-/// outside the valid positions repeat a valid entry: their products are computed and dropped, so no
-/// other table entry or cache row is read.
+/// The keys and values of one chunk of a cache with elements of type E: numbers, or codes of eight
+/// bits. Pointers outside the valid positions repeat a valid one: their products are computed and
+/// dropped, so no other table entry or cache row is read.
 template <typename E>
 struct ChunkPointers {
   const E* keys[kChunk];
@@ -108,11 +110,11 @@ struct ChunkPointers {
     for (int i = end; i < kChunk; ++i) repeat(end - 1, i);
   }
 
-  /// The lines of the first `count` keys. A tile of scores asks once with each element.
+  /// The lines of the first `count` keys. A tile of scores prefetches one line with each element.
   CacheLines key_lines(int count, const AttentionKernelArguments& a) const {
     return lines_of(keys, count, a);
   }
-  /// None if the values are parts of the keys.
+  /// Empty if the values are parts of the keys.
   CacheLines value_lines(int count, const AttentionKernelArguments& a) const {
     return lines_of(values, keys[0] == values[0] ? 0 : count, a);
   }

@@ -1,22 +1,23 @@
-// Segments: a context is divided at multiples of kAttentionSegment positions, for every batch and
-// every query. The softmax of each segment is computed by itself, and the results are added from
-// the first segment to the last. The result has the same bits whether one thread computes the
-// segments one after the other (attend_context) or several threads share them
+// A context is divided into segments at multiples of kAttentionSegment positions, for every batch
+// and every query. The softmax of each segment is computed separately, and the results are added
+// from the first segment to the last. So the result has the same bits whether one thread computes
+// the segments one after the other (attend_context) or several threads share them
 // (split_attention.inl).
 
 static_assert(kAttentionSegment % kChunk == 0, "no chunk lies in two segments");
 
-/// What rows have after their first segments.
+/// The sums of rows after their first segments.
 struct SegmentSums {
   alignas(64) float maxima[kMaxAttentionRows];
   alignas(64) float totals[kMaxAttentionRows];
   alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows value_dim apart
 };
 
-/// Which positions of a segment a token sees, as far as adding up segments needs to know it.
+/// The part of a segment's positions that a token sees, as far as the addition of segments depends
+/// on it.
 enum class SegmentView { none, first, later };
 
-/// `first`: the token sees no position of an earlier segment.
+/// `first`: the token does not see any position of an earlier segment.
 inline SegmentView segment_view(const AttentionRows& rows, int token, int64_t segment) {
   const int64_t begin = segment * kAttentionSegment;
   const int64_t window = rows.window_begin(token);
@@ -24,8 +25,8 @@ inline SegmentView segment_view(const AttentionRows& rows, int token, int64_t se
   return window >= begin ? SegmentView::first : SegmentView::later;
 }
 
-/// Adds a later segment to what a row has after earlier segments. It is one function in memory, so
-/// that the compiler chooses the same instructions for all callers.
+/// Adds the state of a later segment to the sums of a row. This function is not inlined, so that
+/// all callers use the same instructions.
 __attribute__((noinline)) inline void add_segment(float* sums,
                                                   float& largest,
                                                   float& total,
@@ -77,9 +78,9 @@ inline void add_segment_of_rows(const AttentionRows& rows,
   }
 }
 
-/// Takes positions [begin, end) of several segments, and leaves the state of all of them.
-/// `before`: what the rows have after the segments before `begin`. The state has begun for the
-/// first segment.
+/// Adds positions [begin, end) of several segments, and leaves the state after all of them.
+/// `before`: the sums of the rows after the segments before `begin`. The state is initialised for
+/// the first segment.
 template <typename T>
 inline void attend_segments(const AttentionRows& rows,
                             AttentionState& state,
@@ -100,7 +101,8 @@ inline void attend_segments(const AttentionRows& rows,
   __builtin_memcpy(state.sums, before.sums, bytes * static_cast<size_t>(rows.a.value_dim));
 }
 
-/// attend_segments() from a first segment on. Apart, because of the stack that it needs.
+/// attend_segments() from a first segment on. It is a separate function because of its large stack
+/// frame.
 template <typename T>
 __attribute__((noinline)) void attend_first_segments(const AttentionRows& rows,
                                                      AttentionState& state,
@@ -110,8 +112,8 @@ __attribute__((noinline)) void attend_first_segments(const AttentionRows& rows,
   attend_segments<T>(rows, state, begin, end, before);
 }
 
-/// Takes positions [begin, end), in segments. The state has begun, and perhaps has earlier
-/// positions of the segment of `begin`. \pre as of attend_positions
+/// Adds positions [begin, end), segment by segment. The state is initialised and may already have
+/// earlier positions of the segment of `begin`. \pre as for attend_positions
 template <typename T>
 inline void attend_context(const AttentionRows& rows,
                            AttentionState& state,

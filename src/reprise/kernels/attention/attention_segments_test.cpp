@@ -4,8 +4,8 @@
 #include "reprise/tensor/attention_segments.h"
 #include "tests/support/kernels/attention_fixture.h"
 
-// Contexts of several segments: what they compute, and that the bits do not depend on who computes
-// which segment.
+// Contexts of several segments: the results, and that the bits do not depend on which thread
+// computes which segment.
 namespace reprise::kernels {
 namespace {
 
@@ -13,8 +13,8 @@ constexpr auto kSegment = static_cast<int>(kAttentionSegment);
 
 class AttentionSegments : public AttentionTest {
  protected:
-  /// A path with room for the sums of `num_parts` segments, for the path for any batch or the
-  /// uniform one.
+  /// A path with memory for the sums of `num_parts` segments, for batches of any kind or for
+  /// uniform ones.
   AttentionPath divided(const Model& model,
                         const Batch& batch,
                         int64_t num_parts,
@@ -34,7 +34,8 @@ class AttentionSegments : public AttentionTest {
     expect_same_bits(run(model, batch, &path), run(model, batch));
   }
 
-  /// Token `token` of the batch as the only token of `request`, with `context` positions.
+  /// A batch with token `token` of `batch` as the only token of `request`, which has `context`
+  /// positions.
   Batch alone(const Batch& batch, int64_t token, int64_t request, int context) {
     Batch one = batch;
     const Shape row = {1, batch.q.size(1), batch.q.size(2)};
@@ -69,8 +70,8 @@ TEST_P(AttentionSegments, agree_with_the_oracle_on_both_sides_of_a_boundary) {
 }
 
 TEST_P(AttentionSegments, change_no_bit_of_a_context_of_one_segment) {
-  // The first segment of a long context is the whole of a short one: its largest score and its
-  // sums are those of the row, so a context that ends there needs no addition.
+  // A short context lies in the first segment of a long one, so the segment's largest score and
+  // sums are already those of the row, and nothing is added.
   const Model model = {.kv_heads = 1};
   const Batch batch = make_batch(model, {{.query = 1, .context = kSegment}}, 0);
   const AttentionPath path = divided(model, batch, 4);
@@ -128,7 +129,7 @@ TEST_P(AttentionSegments, give_a_request_the_same_bits_beside_any_other) {
   for (int r = 0; r < 30; ++r) requests.push_back({.query = 1, .context = 20 * r});
   const Batch batch = make_batch(model, requests, 2);
   const Tensor all = run(model, batch);
-  // With room for the segments of both requests, of the first or of the second.
+  // The path has memory for the segments of both requests, of the first or of the second.
   for (const int64_t parts : {5, 4, 3, 2, 1}) {
     SCOPED_TRACE(parts);
     const AttentionPath path = divided(model, batch, parts);

@@ -45,7 +45,8 @@ TEST_P(Attention, agrees_for_a_mix_of_prefill_chunk_decode_and_idle) {
                  {.query = 2, .context = 1000}});
 }
 
-// All weights are then 1, which every kernel has exactly. So no position is missed or taken twice.
+// All weights are 1 here, and every kernel represents 1 exactly. So the test finds any position
+// that is missing or counted twice.
 TEST_P(Attention, averages_all_values_where_scores_are_equal) {
   for (const Model& model : {Model{},
                              Model{.group_size = 7, .head_dim = 64},
@@ -53,7 +54,7 @@ TEST_P(Attention, averages_all_values_where_scores_are_equal) {
                              Model{.head_dim = 24}}) {
     SCOPED_TRACE(model.head_dim);
     const Batch batch = make_batch(model, {{33, 33}, {1, 1000}, {17, 65}, {1, 31}, {2, 700}});
-    fill_random(batch.q, 1e-30);  // scores that are as good as 0
+    fill_random(batch.q, 1e-30);  // scores that round to 0
     const Tensor want = make_ref(result_shape(model, batch));
     attention_ref(call_of(model, batch, want));
     expect_close(run(model, batch), want, 1.01 * rounding_error(dtype()), 4e-6);
@@ -61,7 +62,7 @@ TEST_P(Attention, averages_all_values_where_scores_are_equal) {
 }
 
 TEST_P(Attention, agrees_when_blocks_hold_several_tokens) {
-  // 300 tokens x 2 heads: more work than wanted blocks.
+  // 300 tokens x 2 heads: more work than the wanted number of blocks.
   expect_agrees({.group_size = 1, .head_dim = 16}, {{.query = 300, .context = 333}});
 }
 
@@ -81,7 +82,7 @@ TEST_P(Attention, sees_only_the_sliding_window) {
 }
 
 TEST_P(Attention, caps_scores_softly) {
-  // Scores have a standard deviation of 1, so that these caps bend most of them, or few.
+  // Scores have a standard deviation of 1, so that these caps change most of them, or few.
   for (float soft_cap : {0.5F, 2.0F, 50.0F}) {
     SCOPED_TRACE(soft_cap);
     expect_agrees({.sliding_window = 40, .soft_cap = soft_cap},
@@ -120,7 +121,8 @@ TEST_P(Attention, gives_zeros_without_requests) {
 TEST_P(Attention, gives_a_token_the_same_bits_alone_and_in_any_chunk) {
   for (int64_t window : {0, 20, 50}) {
     const Model model = {.kv_heads = 2, .group_size = 3, .sliding_window = window};
-    // Enough tokens that several share a block, which the chunks' tokens do not.
+    // The prompt has so many tokens that several share a block; in the short chunks below they do
+    // not.
     const Batch prefill = make_batch(model, {{.query = 200, .context = 230}});
     const Tensor all = run(model, prefill);
     for (int count : {1, 2, 5, 33}) {
@@ -141,8 +143,8 @@ TEST_P(Attention, gives_a_token_the_same_bits_alone_and_in_any_chunk) {
 }
 
 TEST_P(Attention, gives_a_token_the_same_bits_in_tiles_of_any_height) {
-  // One token of a group is one tile of rows, and the tokens of a prompt are several tiles of
-  // other heights.
+  // One token with all heads of its group is one tile of rows, and the tokens of a prompt are
+  // several tiles of other heights.
   for (int64_t group_size : {1, 2, 5, 7, 8, 9, 16}) {
     for (int64_t head_dim : {40, 64}) {
       SCOPED_TRACE(testing::Message() << "group of " << group_size << ", head_dim " << head_dim);
@@ -229,7 +231,7 @@ TEST_P(Attention, shows_a_nan_of_its_own_context) {
 
 TEST_P(Attention, keeps_an_infinite_value_from_tokens_that_do_not_see_it) {
   const Model model;
-  // So many tokens that the last two share their loads of keys and values.
+  // There are so many tokens that the last two share their loads of keys and values.
   const Batch batch = make_batch(model, {{.query = 200, .context = 200}});
   const Tensor clean = run(model, batch);
   set_element(batch.value_cache, INFINITY, int_element(batch.block_table, 0, 12), 0, 7, 5);

@@ -49,7 +49,7 @@ class ChunkAttention {
     attention().compute_scores(pointers.keys, begin, end);
     attention().begin_values(pointers, ahead, begin, end);
     add_biases(attention().state_, rows_, chunk);
-    // Tokens that see the same positions of this chunk are handled together: all tokens, except on
+    // Tokens that see the same positions of this chunk are computed together: all tokens, except on
     // the diagonal and at the edge of the window.
     const auto begin_of = [&](int token) {
       return static_cast<int>(max_of(0, rows_.window_begin(token) - chunk));

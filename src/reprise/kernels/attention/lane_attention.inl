@@ -1,9 +1,9 @@
 // Attention with vector lanes: attend_positions() for a cache whose elements are of type E.
 //
-// In scores, lanes are positions. The keys of a chunk are brought into lines: line i has element i
-// of every key. Each element of a query multiplies whole lines, so a score is a sum in the order of
-// the elements, without a step across lanes, and no other row has an influence on it. In the
-// weighted sums of values, lanes are elements of a value.
+// In scores, lanes are positions. The keys of a chunk are transposed into lines: line i has element
+// i of every key. Each element of a query multiplies whole lines, so a score is a sum in the order
+// of the elements, without an operation across lanes, and other rows have no influence on it. In
+// the weighted sums of values, lanes are elements of a value.
 template <typename E>
 class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
   using Chunks = ChunkAttention<LaneAttention<E>, E>;
@@ -40,7 +40,7 @@ class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
     if (is_widened_) widen_values(pointers.values, ahead, begin, end);
   }
 
-  /// Rows [row, row + count) see positions [begin, end) of the chunk.
+  /// Updates rows [row, row + count), which see positions [begin, end) of the chunk.
   void update_rows(
       const E* const* values, const E* const* ahead, int row, int count, int begin, int end) {
     update_softmax(state_, row, count, begin, end, rows_.a);
@@ -51,7 +51,7 @@ class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
     add_values(widened_, widened_, row, count, begin, end);
   }
 
-  /// lines[i * kChunk + r] = element `from` + i of row r, for the vectors of rows that have rows of
+  /// lines[i * kChunk + r] = element `from` + i of row r, for the vectors that contain a row of
   /// [begin, end).
   template <typename T>
   static __attribute__((noinline)) void transpose_rows(
@@ -95,7 +95,7 @@ class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
     }
   }
 
-  /// The scales of the rows of a chunk.
+  /// Finds the scales of the rows of a chunk.
   void find_scales(const E* const* rows, float scale) {
     const bool has_row_scales = rows_.a.cache.has_row_scales != 0;
     for (int p = 0; p < kChunk; ++p) {
@@ -117,7 +117,8 @@ class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
     }
   }
 
-  // Values of eight bits, and those for several tiles of rows, become float32 once for all rows.
+  // Values of eight bits, and values that several tiles of rows use, are converted to float32 only
+  // once for all rows.
   bool is_widened_;
   const float* widened_[kChunk];
   alignas(64) float scales_[kChunk];                         // of codes, by position

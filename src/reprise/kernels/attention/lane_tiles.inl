@@ -1,5 +1,5 @@
-/// Register tiles of attention with vector lanes. They know float32 alone in scores, and the type V
-/// of values, so they are compiled once for all types of caches.
+/// Register tiles of attention with vector lanes. Their scores use float32 only, and their values
+/// have type V, so tiles are compiled once for all types of caches.
 class LaneTiles {
  public:
   LaneTiles(const AttentionRows& rows, AttentionState& state)
@@ -23,7 +23,7 @@ class LaneTiles {
   static constexpr int kPositions = kVecs * kLanes;  // of a tile of scores
   static_assert(kChunk % kPositions == 0);
   static_assert(kMaxAttentionRows == kChunk, "queries are brought into lines like keys");
-  // So many elements of all keys stay in the first-level cache.
+  // The number of elements of all keys that stay together in the first-level cache.
   static constexpr int64_t kElementsAtOnce = 128;
 
   /// Adds the products of some elements, from `element` on, to the scores of rows [0, count) with
@@ -36,7 +36,7 @@ class LaneTiles {
     });
   }
 
-  /// Adds the weighted values of positions [begin, end) to the sums of rows. The tiles ask for the
+  /// Adds the weighted values of positions [begin, end) to the sums of rows. The tiles prefetch the
   /// lines of `ahead`, which will be read soon.
   template <typename V>
   void add_values(
@@ -54,7 +54,8 @@ class LaneTiles {
     });
   }
 
-  /// The first `count` elements, and zeros. Nothing behind them is read.
+  /// Loads the first `count` elements; the other lanes are zeros. Memory after these elements is
+  /// not read.
   template <typename T>
   static REPRISE_INLINE Vec load_elements(const T* p, int count) {
     if (count == kLanes) return load(p);

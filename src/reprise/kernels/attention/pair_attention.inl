@@ -1,16 +1,16 @@
 // Attention of bfloat16 with products of pairs (vdpbf16ps): attend_positions() for queries and a
-// cache of bfloat16. It needs half as many products as LaneAttention. In scores, each lane
+// cache of bfloat16. It needs half as many multiplications as LaneAttention. In scores, each lane
 // multiplies two elements of its position's key at once. In the weighted sums of values, each lane
 // multiplies one element of the values of two positions.
 //
-// Weights are rounded to bfloat16, as kernels for GPUs do it. The total of a row adds up the
-// rounded weights. So after the division they still add up to one.
+// Weights are rounded to bfloat16, like in kernels for GPUs. The total of a row is the sum of the
+// rounded weights, so after the division they still add up to one.
 class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
   using Chunks = ChunkAttention<PairAttention, BFloat16>;
   friend Chunks;
 
  public:
-  /// Whether these sizes are multiplied in pairs. It depends on the model alone.
+  /// Whether pairs can be used for these sizes. This depends on the model only.
   static bool fits(const AttentionKernelArguments& a) {
     return a.cache.type == CacheType::like_model && a.head_dim % kStep == 0 &&
            a.value_dim % kStep == 0;
@@ -30,13 +30,14 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
   static constexpr int kVecs = kAttentionTileVecs;
   static constexpr int kPositions = kVecs * kLanes;  // of a tile of scores
   static constexpr int kStep = 2 * kLanes;
-  static constexpr int64_t kPairsAtOnce = 64;  // of all keys, which stay in the first-level cache
+  // The number of pairs of all keys that stay together in the first-level cache.
+  static constexpr int64_t kPairsAtOnce = 64;
   static constexpr int kChunkPairs = kChunk / 2;
 
   void ask_for_keys(const CacheLines& lines) { keys_ahead_ = lines; }
 
-  /// Pair i * kChunk + r of `lines` is pair `from` / 2 + i of row r, for the vectors of rows that
-  /// have rows of [begin, end).
+  /// Pair i * kChunk + r of `lines` is pair `from` / 2 + i of row r, for the vectors that contain a
+  /// row of [begin, end).
   static __attribute__((noinline)) void transpose_pairs(const BFloat16* const* rows,
                                                         int begin,
                                                         int end,
@@ -123,7 +124,7 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     }
   }
 
-  /// Rows [row, row + count) see positions [begin, end) of the chunk.
+  /// Updates rows [row, row + count), which see positions [begin, end) of the chunk.
   void update_rows(const BFloat16* const*,
                    const BFloat16* const* ahead,
                    int row,
@@ -133,7 +134,8 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     update_pair_softmax(state_, weights_, row, count, begin, end, rows_.a);
     const BFloat16* lines[kChunkPairs];
     for (int p = begin / 2; 2 * p < end; ++p) lines[p] = values_ + 2 * p * value_dim_;
-    // A row does not see the other position of these pairs, whose value could be infinite.
+    // A row does not see one position of these pairs, and the value of this position could be
+    // infinite.
     if (begin % 2 != 0) lines[begin / 2] = half_of(lines[begin / 2], 1, half_pairs_[0]);
     if (end % 2 != 0) lines[end / 2] = half_of(lines[end / 2], 0, half_pairs_[1]);
     LaneTiles::for_row_tiles(row, count, [&](int first, auto rows) REPRISE_LAMBDA_INLINE {
@@ -143,7 +145,8 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
     });
   }
 
-  /// The pairs with their first (0) or second (1) elements, and zeros for the others.
+  /// Returns the pairs with either their first (0) or their second (1) elements; the other elements
+  /// are zeros.
   const BFloat16* half_of(const BFloat16* pairs, int kept, BFloat16* to) const {
     for (int64_t i = 0; i < value_dim_; ++i) {
       to[2 * i + kept] = pairs[2 * i + kept];

@@ -1,13 +1,13 @@
-// The softmax of attention in pairs. It takes eight rows together, because their maxima and totals
-// then need fewer steps across lanes.
+// The softmax of attention in pairs. It updates eight rows together, because their maxima and
+// totals then need fewer operations across lanes.
 //
-// A running maximum is rounded up to a multiple of ln 2. So corrections are powers of two, which
-// bfloat16 has exactly. A weight is then rounded alike whatever positions were seen before it, and
-// however a context is divided.
+// A running maximum is rounded up to a multiple of ln 2, so corrections are powers of two, which
+// bfloat16 represents exactly. A weight is therefore rounded in the same way, whatever positions
+// precede it and however a context is divided.
 
 constexpr int kSoftmaxRows = 8;
 
-/// Weights as bfloat16, and what rows divide their sums by.
+/// Weights as bfloat16, and the divisors of the sums of rows.
 struct RoundedWeights {
   alignas(64) BFloat16 of[kMaxAttentionRows][kChunk];
 };
@@ -42,7 +42,8 @@ inline void update_some_rows(AttentionState& state,
   for (int r = 0; r < kSoftmaxRows; ++r) {
     lanes[r] = r < rows ? scale_scores<kSeeAll>(state, row + r, begin, end, a) : zero();
   }
-  // Powers of two instead of powers of e. The maxima of the state are multiples of ln 2.
+  // This code uses powers of two instead of powers of e. The maxima of the state are multiples of
+  // ln 2.
   const Vec before = round_nearest(mul(load_some(state.maxima + row, rows), broadcast(kLog2E)));
   const Vec now = max(before, round_up(mul(max_of_rows(lanes), broadcast(kLog2E))));
   const Vec corrections = scale_by_power_of_two(broadcast(1.0F), sub(before, now));
@@ -65,7 +66,7 @@ inline void update_some_rows(AttentionState& state,
   store_some(state.totals + row, fma(totals, corrections, sum_of_rows(lanes)), rows);
 }
 
-/// Does what update_softmax() does, but rounds the weights and writes them to `weights`.
+/// Does the same as update_softmax(), but rounds the weights and writes them to `weights`.
 inline void update_pair_softmax(AttentionState& state,
                                 RoundedWeights& weights,
                                 int row,

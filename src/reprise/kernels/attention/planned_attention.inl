@@ -1,4 +1,4 @@
-/// A plan in memory, and whether the plan fits this batch.
+/// A plan in memory, and whether it belongs to this batch.
 struct AttentionPlan {
   const AttentionPlanHeader& header;
   const PlannedRequest* requests;
@@ -16,7 +16,7 @@ struct AttentionPlan {
     return r.seq_len == a.seq_lens[request] && r.first_token == a.query_start_loc[request] &&
            r.first_token + r.num_tokens == a.query_start_loc[request + 1];
   }
-  /// The request of an item: the last request that starts at or before the item.
+  /// Returns the request of an item: the last request that starts at or before the item.
   int64_t request_of(int64_t item) const {
     int64_t low = 0;
     int64_t high = header.num_reqs;
@@ -32,7 +32,7 @@ struct AttentionPlan {
   }
 };
 
-/// Fills rows with NaN, so that they are not taken for results.
+/// Fills rows with NaN, so that they cannot be mistaken for results.
 template <typename T>
 inline void poison_rows(const AttentionKernelArguments& a,
                         int64_t kv_head,
@@ -47,7 +47,7 @@ inline void poison_rows(const AttentionKernelArguments& a,
   }
 }
 
-/// One part of the positions of a request with a single token.
+/// Computes one part of the positions of a request with a single token.
 template <typename T>
 inline void attend_part(const PlannedAttentionArguments& p,
                         const PlannedRequest& r,

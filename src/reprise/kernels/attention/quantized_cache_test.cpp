@@ -15,7 +15,7 @@
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/oracles/caches.h"
 
-// Caches of eight bits: what is written, and what attention reads.
+// Caches of eight bits: the writes, and the attention that reads them.
 namespace reprise::kernels {
 namespace {
 
@@ -38,7 +38,7 @@ class QuantizedCache : public AttentionTest {
     Tensor keys;
     Tensor values;
   };
-  // Caches begin as 0xFF in every byte, which the rows that nobody writes must stay.
+  // All bytes of the caches begin as 0xFF; rows that no kernel writes must keep them.
   Caches make_caches(const CacheKind& kind,
                      int64_t kv_heads,
                      int64_t head_dim,
@@ -55,7 +55,7 @@ class QuantizedCache : public AttentionTest {
     expect_same_bytes(a.values, b.values);
   }
 
-  // The batch with its caches in another form.
+  // Returns the batch with its caches converted to another kind.
   Batch quantized(const Batch& batch, const CacheKind& kind, const CacheScales& scales) {
     const Shape& shape = batch.key_cache.shape();
     Batch result = batch;
@@ -316,8 +316,8 @@ TEST_P(QuantizedCache, is_read_in_segments_of_a_long_context) {
   }
 }
 
-// The results stay near those over the cache of numbers: a value has at most the error of its
-// format, and keys change the weights little.
+// The results must be close to those over the unquantised cache: a value has at most the error of
+// its format, and the errors of keys change the weights little.
 TEST_P(QuantizedCache, changes_attention_by_no_more_than_its_format) {
   const Model model = {.head_dim = 64};
   const Batch numbers = make_batch(model, {{1, 300}, {4, 90}});

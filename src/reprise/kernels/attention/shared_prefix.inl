@@ -1,6 +1,6 @@
-// The softmax of many rows over positions that all of them see, kept as the state of each row. The
-// attention of a request goes on from there: its rows take the same chunks and segments in the same
-// order as without a shared prefix, so they have the same bits.
+// The softmax of many rows over positions that all of them see, kept as a state for each row. The
+// attention of a request continues from this state: its rows use the same chunks and segments in
+// the same order as without a shared prefix, so they have the same bits.
 
 /// Each row has two states: of all complete segments of the prefix, and of the segment in which the
 /// prefix ends.
@@ -39,8 +39,8 @@ inline void store_prefix_states(const AttentionRows& rows,
   }
 }
 
-/// Goes on from the states of a prefix with complete segments up to position `end`. Apart, because
-/// of the stack that it needs.
+/// Continues from the states of a prefix with complete segments, up to position `end`. It is a
+/// separate function because of its large stack frame.
 template <typename T>
 __attribute__((noinline)) void attend_behind_prefix(const AttentionRows& rows,
                                                     AttentionState& state,
@@ -76,7 +76,7 @@ inline void attend_prefix(const AttentionRows& rows,
 template <typename T>
 void run_shared_prefix(const void* args, device::BlockRange blocks) noexcept {
   const auto& p = *static_cast<const SharedPrefixArguments*>(args);
-  // No row sees less than the prefix, so for the chunks of the prefix attention has no order.
+  // Every row sees the whole prefix, so attention over the chunks of the prefix is not causal.
   AttentionKernelArguments a = p.call;
   a.is_bidirectional = 1;
   const int64_t num_tokens = max_of(0, min_of(a.num_tokens, a.query_start_loc[a.num_reqs]));

@@ -3,13 +3,14 @@
 #include "reprise/tensor/attention_segments.h"
 #include "tests/support/kernels/attention_fixture.h"
 
-// Cascade attention: the part of a prefix that all requests share is computed once for all of them.
+// Cascade attention: the attention over a prefix that all requests share is computed once for all
+// of them.
 namespace reprise::kernels {
 namespace {
 
 class SharedPrefix : public AttentionTest {
  protected:
-  /// All requests begin with the first `prefix_len` positions of the first one.
+  /// Makes all requests begin with the first `prefix_len` positions of the first one.
   static void share_prefix(const Model& model, const Batch& batch, int64_t prefix_len) {
     for (int64_t r = 1; r < batch.block_table.size(0); ++r) {
       for (int64_t i = 0; i < prefix_len / model.block_size; ++i) {
@@ -18,7 +19,7 @@ class SharedPrefix : public AttentionTest {
     }
   }
 
-  /// The path with room for the states of all tokens and not one more.
+  /// The path with memory for exactly the states of all tokens.
   AttentionPath cascade(const Model& model,
                         const Batch& batch,
                         int32_t prefix_len,
@@ -103,7 +104,7 @@ TEST_P(SharedPrefix, is_read_from_the_first_request_alone) {
   const Batch batch = make_batch(model, {{1, 97}, {1, 130}, {1, 65}});
   share_prefix(model, batch, 64);
   const Tensor plain = run(model, batch);
-  // Entries outside of the memory: whoever reads them crashes.
+  // Entries that point outside of the memory: a kernel that reads them crashes.
   for (const int64_t request : {1, 2}) {
     for (const int64_t block : {0, 3}) set_element(batch.block_table, 1 << 30, request, block);
   }

@@ -1,19 +1,19 @@
 // Attention of few tokens, where one row can be most of the work: several threads share the
-// segments of a long context. The contexts are read when the work runs, so every thread makes the
-// same list of work by itself, and a captured launch serves any batch of its shape.
+// segments of a long context. The contexts are read when the work runs, so every thread computes
+// the same list of work for itself, and a captured launch serves any batch of its shape.
 //
-// The list has units in the order job, key/value head, segment. A unit is one segment of a job
-// that is divided, or a whole other job. A thread takes the units that begin in its share of all
-// positions. Of a job that is divided, the thread that finishes the last segment adds up all
-// segments, in their order. No thread waits for another thread.
+// The list has units in the order job, key/value head, segment. A unit is one segment of a job that
+// is divided, or a whole job that is not. A thread takes the units in its share of the positions of
+// all units. For a job that is divided, the thread that finishes the last segment adds all segments
+// in their order. No thread waits for another thread.
 
-/// A job is divided if it is more than a 128th of the work. Smaller jobs are more than most
-/// machines have threads, so they keep all threads busy undivided.
+/// A job is divided if it is more than a 128th of the work. Most machines have fewer than 128
+/// threads, so smaller jobs keep all threads busy without being divided.
 constexpr int64_t kMostDividedUnits = 128;
-/// A unit costs as much as this many positions before it has read one.
+/// The fixed cost of a unit, measured in positions.
 constexpr int64_t kPositionsPerUnit = 64;
 
-/// Tokens of one request, for one key/value head or all of them.
+/// Some tokens of one request, for one key/value head or for all.
 struct AttentionJob {
   int64_t first_token = 0;
   int64_t end = 0;        // of the tokens
@@ -21,7 +21,8 @@ struct AttentionJob {
   int64_t query_end = 0;  // of the request
   int64_t begin = 0;      // the positions that some token sees
   int64_t context = 0;
-  int64_t first_part = -1;  // where its segments' sums are; -1: it is not divided
+  // The index of the sums of its first segment; -1: the job is not divided.
+  int64_t first_part = -1;
 
   int64_t first_segment() const { return begin / kAttentionSegment; }
   int64_t num_segments() const { return ceil_div(context, kAttentionSegment) - first_segment(); }
@@ -34,7 +35,7 @@ struct AttentionJob {
   }
 };
 
-/// The jobs of a launch, one after the other.
+/// Iterates over the jobs of a launch.
 class AttentionJobs {
  public:
   explicit AttentionJobs(const SplitAttentionArguments& p)
@@ -61,7 +62,7 @@ class AttentionJobs {
     return true;
   }
 
-  /// All heads of a job.
+  /// Returns the rows of a job for all heads.
   static AttentionRows rows_of(const AttentionKernelArguments& a,
                                const AttentionJob& job,
                                int64_t kv_head) {
@@ -174,7 +175,7 @@ inline void add_segments_of_job(const SplitAttentionArguments& p,
   }
 }
 
-/// The last of the threads that compute the segments of a job adds them up.
+/// The thread that finishes the last segment of a job adds the sums of all its segments.
 template <typename T>
 inline void finish_segment(const SplitAttentionArguments& p,
                            const AttentionJob& job,
@@ -192,8 +193,8 @@ inline void attend_job(const SplitAttentionArguments& p, const AttentionJob& job
   attend_request<T>(p.call, job.request, job.query_end, kv_head, job.first_token, job.end);
 }
 
-/// The units of a thread: those whose middle lies in its share of the weights of all units. Of two
-/// shares that are as good, the earlier one gets the unit.
+/// The units of a thread: those whose middle lies in the thread's share of the weights of all
+/// units. A unit whose middle lies on the boundary of two shares belongs to the earlier one.
 class ShareOfUnits {
  public:
   ShareOfUnits(int64_t total, device::BlockRange blocks, int64_t grid_size)

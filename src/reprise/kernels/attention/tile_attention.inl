@@ -1,15 +1,15 @@
 // Attention of bfloat16 through AMX tiles: attend_positions() for caches and queries of bfloat16.
 //
-// Scores are keys x queries: the cache's rows of keys are rows of a tile as they are, and the
-// queries are brought into the order of columns once for all positions. So a score's query row is
-// its lane, and the softmax of 16 rows has no step across lanes. Sums are values x weights, for
-// which a chunk's values are transposed. A weight is the sum of two bfloat16, which keeps 16 bits
-// of it.
+// Scores are keys x queries: rows of keys in the cache are rows of a tile without conversion, and
+// the queries are brought into the order of columns once for all positions. So each query row has
+// its own lane in the scores, and the softmax of 16 rows needs no operation across lanes. Sums are
+// values x weights; for this, the values of a chunk are transposed. A weight is the sum of two
+// bfloat16, which keeps 16 bits of the weight.
 //
-// What a row computes does not depend on the other lanes: it has the same bits in any batch.
+// The lane of a row does not depend on the other lanes: a row has the same bits in any batch.
 class TileAttention {
  public:
-  /// Whether these sizes go through tiles. It depends on the model alone.
+  /// Whether tiles can be used for these sizes. This depends on the model only.
   static bool fits(const AttentionKernelArguments& a) {
     if (a.biases != nullptr) return false;
     return a.cache.type == CacheType::like_model && a.head_dim % kTileDepth == 0 &&
@@ -109,7 +109,8 @@ class TileAttention {
     }
   }
 
-  /// For blocks whose rows do not fill tiles. Apart, because of the stack that it needs.
+  /// For blocks whose rows do not fill tiles. It is a separate function because of its large stack
+  /// frame.
   __attribute__((noinline)) void compute_scores_of_copies(const ChunkPointers<BFloat16>& pointers) {
     const int64_t head_dim = rows_.a.head_dim;
     alignas(64) BFloat16 keys[kChunk * kMostHeadDim];
@@ -120,7 +121,8 @@ class TileAttention {
     multiply_keys(keys, keys + kTileHeight * head_dim);
   }
 
-  /// scores_[row tile][position][row], from twice 16 rows of keys that are head_dim apart.
+  /// Computes scores_[row tile][position][row] from two groups of 16 rows of keys; rows are
+  /// head_dim apart.
   void multiply_keys(const BFloat16* first, const BFloat16* second) {
     const int64_t stride = rows_.a.head_dim * static_cast<int64_t>(sizeof(BFloat16));
     tiles_.clear<kSums00>();
@@ -160,7 +162,7 @@ class TileAttention {
     return is_even;
   }
 
-  /// One update of the softmax of 16 rows; weights_ are its results.
+  /// Updates the softmax of 16 rows; the results are in weights_.
   void update_softmax(int row_tile, int begin, int end, bool is_even) {
     const AttentionKernelArguments& a = rows_.a;
     const int first_row = row_tile * kTileHeight;
@@ -179,13 +181,13 @@ class TileAttention {
             const bool is_seen = p >= first_seen_[row + i] && p < last_seen_[row + i];
             bounds[i] = is_seen ? infinity : -infinity;
           }
-          // The second operand wins against a NaN that the row does not see.
+          // If the score is a NaN that the row does not see, min() returns the second operand.
           score = min(score, load(bounds));
         }
         store(scores_[row_tile][p] + v, score);
         largest = max(largest, score);
       }
-      // A row that has seen no position yet has a largest score of -inf, and weights of 0.
+      // For a row that has not seen any position, the largest score is -inf, and the weights are 0.
       const Vec finite = max(broadcast(-3.0e38F), largest);
       const Vec correction = exp(sub(before, finite));
       Vec totals[4] = {zero(), zero(), zero(), zero()};
@@ -214,7 +216,7 @@ class TileAttention {
     return -negative < least ? -negative : least;
   }
 
-  /// Multiplying with 1 changes nothing, so it makes no difference that it is left out.
+  /// The multiplication is skipped if all factors are 1, which does not change the result.
   void correct_sums(int row_tile) {
     for (int t = 0; t < value_tiles_; ++t) {
       float* sums = sums_of(t, row_tile);
@@ -290,8 +292,9 @@ class TileAttention {
     }
   }
 
-  /// A value that is not finite makes NaN of a weight of 0, so a row must not meet values that it
-  /// does not see. Rare and slow: each row is computed alone, and the others are put back.
+  /// A value that is not finite times a weight of 0 is NaN, so a row must not be multiplied with
+  /// values that it does not see. This case is rare and slow: each row is computed alone, and the
+  /// sums of the other rows are restored.
   __attribute__((noinline)) void add_values_of_each_row(const ChunkPointers<BFloat16>& pointers) {
     alignas(64) float others[kMaxAttentionHeadDim * kMaxAttentionRows];
     const int64_t size = int64_t{value_tiles_} * row_tiles_ * kTileHeight * kTileHeight;
@@ -307,7 +310,7 @@ class TileAttention {
     }
   }
 
-  /// The state's sums in the order of tiles.
+  /// Copies the state's sums into the order of tiles.
   void pack_sums() {
     static constexpr float kZeros[kTileHeight] = {};
     for (int t = 0; t < value_tiles_; ++t) {
@@ -322,7 +325,7 @@ class TileAttention {
     }
   }
 
-  /// The sums in the order of the state.
+  /// Copies the sums back into the order of the state.
   void unpack_sums() {
     for (int t = 0; t < value_tiles_; ++t) {
       for (int row_tile = 0; row_tile < row_tiles_; ++row_tile) {

@@ -1,5 +1,5 @@
 /// Scales the scores of a row, which sees positions [begin, end) of the chunk, and returns the
-/// largest ones of all lanes.
+/// largest score of each lane.
 template <bool kSeeAll>
 REPRISE_INLINE Vec scale_scores(
     AttentionState& state, int row, int begin, int end, const AttentionKernelArguments& a) {
@@ -38,8 +38,8 @@ inline void find_maxima(AttentionState& state,
   }
 }
 
-/// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
-/// chunk. The weights are written over the scores.
+/// Updates the softmax of `rows` rows from `row` on, which see positions [begin, end) of the chunk.
+/// The weights replace the scores.
 inline void update_softmax(AttentionState& state,
                            int row,
                            int rows,
@@ -69,7 +69,7 @@ inline void update_softmax(AttentionState& state,
   }
 }
 
-/// Adds the biases of positions from `chunk` on to the scores of all rows.
+/// Adds the biases of the positions from `chunk` on to the scores of all rows.
 inline void add_biases(AttentionState& state, const AttentionRows& rows, int64_t chunk) {
   const AttentionKernelArguments& a = rows.a;
   if (a.biases == nullptr) return;
@@ -83,7 +83,7 @@ inline void add_biases(AttentionState& state, const AttentionRows& rows, int64_t
   }
 }
 
-/// Multiplies the scores, or the weights, of rows with the scales of the positions.
+/// Multiplies the scores, or the weights, of rows by the scales of the positions.
 inline void scale_positions(AttentionState& state, int row, int rows, const float* scales) {
   for (int r = row; r < row + rows; ++r) {
     for (int i = 0; i < kChunk; i += kLanes) {

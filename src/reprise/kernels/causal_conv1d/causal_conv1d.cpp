@@ -8,14 +8,14 @@
 namespace reprise::kernels {
 namespace {
 
-// Enough that a block of one token is worth its launch.
+// Large enough that the work of a block with one token is worth a block.
 constexpr int64_t kConvChannelsPerBlock = 256;
 
 }  // namespace
 
 StateArguments state_arguments(const StateOperands& states, int64_t num_tokens) {
   REPRISE_ASSERT(states.state.is_dense(),
-                 "the states of requests are {}, and must be dense",
+                 "the states of requests are {}, but they must be dense and of the supported type",
                  states.state.type().to_string());
   const Tensor& indices = states.state_indices;
   return {.state = states.state.data_as<float>(),
@@ -37,11 +37,12 @@ bool launch_convolution(device::Stream& stream,
                         const StateOperands& states,
                         const Tensor& out) {
   require_dense_rows(x, op);
-  REPRISE_ASSERT(weight.is_dense() && out.is_dense() && weight.size(2) >= 2 &&
-                     weight.size(2) <= kMaxConvKernel,
-                 "{}: a kernel of {} tokens, or a tensor that is not dense",
-                 op,
-                 weight.size(2));
+  REPRISE_ASSERT(
+      weight.is_dense() && out.is_dense() && weight.size(2) >= 2 &&
+          weight.size(2) <= kMaxConvKernel,
+      "{}: the weight covers {} tokens, which is not supported, or a tensor is not dense",
+      op,
+      weight.size(2));
   const CausalConv1dArguments arguments = {
       .x = x.data(),
       .weight = weight.data(),

@@ -10,22 +10,22 @@
 
 namespace reprise::kernels {
 
-/// Where the tokens of a step belong, and where their requests keep their states. All on the
-/// device, so that a graph serves every batch of its size.
+/// The requests of the tokens of a step, and the slots in which these requests keep their states.
+/// Everything is on the device, so that a graph serves every batch of its size.
 ///
 /// The first slot of a request holds its state before the step. The state after token t of the step
-/// is written to slot t of the request, or to its last slot if there are fewer: so a request whose
-/// last tokens are drafts finds the state after each of them. A request that needs only the state
-/// after its last token has the same slot everywhere.
+/// is written to slot t of the request, or to its last slot if it has fewer: so the state after
+/// each token is available if the last tokens are drafts. If only the state after the last token is
+/// needed, all slots of the request are the same slot.
 struct StateOperands {
   const Tensor& state;  // float32[num_slots, ...]
-  /// int32[num_reqs, slots_per_req], or int32[num_reqs] for one slot each: all slots of a request
-  /// are the same one, or all are different; 0: the null slot.
+  /// int32[num_reqs, slots_per_req], or int32[num_reqs] for one slot each. The slots of a request
+  /// are either all the same or all different. 0 is the null slot.
   const Tensor& state_indices;
   const Tensor& query_start_loc;  // int32[num_reqs + 1]
   const Tensor& seq_lens;         // int32[num_reqs]
 };
-/// Those of a call. Only the state has another name in each op.
+/// Returns the state operands of a call. Only the state itself has a different name in each op.
 template <OpCode kOp>
 [[nodiscard]] StateOperands state_operands(const Tensor& state, const Operands<kOp>& in) {
   return {.state = state,
@@ -36,11 +36,11 @@ template <OpCode kOp>
 /// \pre the state is dense
 [[nodiscard]] StateArguments state_arguments(const StateOperands& states, int64_t num_tokens);
 
-/// Each channel is convolved over the tokens of its request, then goes through silu. A request
-/// begins with zeros if all of its tokens are in this step, and with the last inputs in its slot
-/// otherwise; its slots then get the last inputs. A request without tokens changes nothing. One in
-/// the null slot gets zeros, and the slot is neither read nor written. Tokens behind those of the
-/// last request get zeros too.
+/// Each channel is convolved over the tokens of its request, then goes through silu. If all tokens
+/// of a request are in this step, the convolution begins with zeros, otherwise with the last inputs
+/// in the request's slot; afterwards the slots get the last inputs. For a request without tokens
+/// nothing changes. A request in the null slot gets zeros, and the slot is neither read nor
+/// written. The tokens after those of the last request get zeros, too.
 bool launch_causal_conv1d(device::Stream& stream,
                           const KernelTable& kernels,
                           const Tensor& x,       // [num_tokens, channels], rows may be strided

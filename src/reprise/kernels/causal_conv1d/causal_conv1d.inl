@@ -2,17 +2,17 @@
 struct RequestTokens {
   int64_t begin;
   int64_t end;
-  // With the state before the tokens. 0: the request has no slot, as in a dummy run. Slot 0 is the
-  // null slot: nothing reads or writes it.
+  // The slot with the state before the tokens. 0 is the null slot, which is neither read nor
+  // written: the request has no slot, as in a dummy run.
   int64_t slot;
-  bool is_new;           // no earlier token has left a state
-  const int32_t* slots;  // with the states after the first tokens
-  int64_t last_slot;     // index in `slots`: with the state after every further token
+  bool is_new;           // no earlier step has left a state
+  const int32_t* slots;  // slots for the states after the first tokens
+  int64_t last_slot;     // index in `slots`: the slot for the state after every further token
 
   REPRISE_INLINE int64_t slot_after(int64_t token) const {
     return slots[min_of(token - begin, last_slot)];
   }
-  // Whether the state after the token stays in its slot when the step is done.
+  // Whether the state after the token is still in its slot at the end of the step.
   REPRISE_INLINE bool keeps_state_after(int64_t token) const {
     const int64_t index = token - begin;
     return token + 1 == end || (index < last_slot && slots[index] != slots[index + 1]);
@@ -25,7 +25,7 @@ REPRISE_INLINE RequestTokens request_tokens(const StateArguments& a, int64_t req
   tokens.slots = a.state_indices + request * a.slots_per_req;
   tokens.last_slot = a.slots_per_req - 1;
   tokens.slot = tokens.slots[0];
-  // A slot beyond the cache would be foreign memory.
+  // A slot beyond the cache would be memory of something else.
   for (int64_t i = 0; i < a.slots_per_req; ++i) {
     if (tokens.slots[i] <= 0 || tokens.slots[i] >= a.num_slots) tokens.slot = 0;
   }
@@ -33,7 +33,7 @@ REPRISE_INLINE RequestTokens request_tokens(const StateArguments& a, int64_t req
   return tokens;
 }
 
-// For requests without a slot and for tokens without a request, whose results mean nothing.
+// For requests without a slot and for tokens without a request, whose results have no meaning.
 template <typename T>
 inline void clear_columns(T* out, int64_t stride, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -58,7 +58,7 @@ REPRISE_INLINE void for_each_state_block(const StateArguments& a,
     const int64_t first = block % parts * columns_per_block;
     const int64_t last = min_of(first + columns_per_block, columns);
     const RequestTokens tokens = request_tokens(a, request);
-    // The blocks of the last request clear the tokens behind it, which pad the batch.
+    // The blocks of the last request also clear the tokens after it, which pad the batch.
     if (request + 1 == a.num_reqs) {
       const int64_t end = min_of(a.query_start_loc[a.num_reqs], a.num_tokens);
       clear_columns(out + end * columns + first, columns, a.num_tokens - end, last - first);
@@ -73,8 +73,8 @@ REPRISE_INLINE void for_each_state_block(const StateArguments& a,
   }
 }
 
-// The channels of one vector, over all tokens of a request. `input(token)` gives what is convolved,
-// `store(token, sum)` takes the sum.
+// Convolves the channels of one vector over all tokens of a request. `input(token)` returns the
+// input of the convolution, `store(token, sum)` receives the sum.
 template <typename T, typename Input, typename Store>
 REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
                                       const RequestTokens& tokens,
@@ -117,7 +117,7 @@ REPRISE_INLINE void convolve_channels(const CausalConv1dArguments& a,
   }
 }
 
-// `convolve(tokens, channel, count)` computes one vector of channels of a request in a slot.
+// `convolve(tokens, channel, count)` computes one vector of channels of a request that has a slot.
 template <typename T, typename Convolve>
 REPRISE_INLINE void for_each_channel_vector(const CausalConv1dArguments& a,
                                             device::BlockRange blocks,

@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-/// Where the tokens of a step belong, and where their requests keep their states.
+/// The requests of the tokens of a step, and the slots in which these requests keep their states.
 struct StateArguments {
   float* state;                    // [num_slots, ...], dense
   const int32_t* state_indices;    // [num_reqs, slots_per_req]
@@ -16,7 +16,7 @@ struct StateArguments {
   int64_t slots_per_req;
 };
 
-/// The longest convolution; published models see 4 tokens.
+/// The longest convolution; published models convolve 4 tokens.
 inline constexpr int64_t kMaxConvKernel = 16;
 
 struct alignas(16) CausalConv1dArguments {

@@ -16,7 +16,7 @@ class CausalConv1d : public KernelTest {
     Tensor starts;
     Tensor lengths;
   };
-  // `earlier`: the positions of each request before this step.
+  // `earlier`: the number of tokens of each request before this step.
   Batch batch(const std::vector<int>& slots,
               const std::vector<int>& query_lens,
               const std::vector<int>& earlier) {
@@ -45,7 +45,7 @@ TEST_P(CausalConv1d, agrees_with_the_reference_for_new_and_continued_requests) {
   for (int64_t channels : {1, 15, 16, 17, 300}) {
     for (int64_t kernel : {2, 4, 16}) {
       SCOPED_TRACE(testing::Message() << channels << " channels, kernel " << kernel);
-      // Two tokens behind those of the requests pad the batch.
+      // Two tokens after those of the requests pad the batch.
       const Batch requests = batch({3, 1, 4, 2}, {5, 1, 18, 1}, {0, 7, 2, 0});
       const Tensor state = random({5, kernel - 1, channels}, DType::f32, 1.0);
       const Tensor want_state = copy_of(state);
@@ -84,8 +84,8 @@ TEST_P(CausalConv1d, gives_the_same_bits_for_a_prompt_in_one_piece_and_in_chunks
   }
 }
 
-// A verification of four drafts and a prompt that is longer than its row of slots; then requests
-// continue behind the tokens that were accepted.
+// A verification of four drafts, and a prompt that is longer than its row of slots. Then the
+// requests continue after the tokens that were accepted.
 TEST_P(CausalConv1d, keeps_the_state_after_each_token_in_a_slot_of_its_own) {
   const Tensor weight = random({33, 1, 4});
   const Tensor x = random({13, 33});
@@ -115,7 +115,7 @@ TEST_P(CausalConv1d, neither_reads_nor_writes_a_request_with_a_slot_beyond_the_s
 }
 
 TEST_P(CausalConv1d, neither_reads_nor_writes_the_null_slot_and_skips_requests_without_tokens) {
-  // Row 0 of the state is NaN: a result that reads it would be NaN too.
+  // Row 0 of the state is NaN, so a result that depends on this row is NaN, too.
   const Tensor state = make({3, 3, 20}, DType::f32);
   const Tensor before = copy_of(state);
   const Tensor out = make({3, 20});

@@ -48,7 +48,7 @@ struct alignas(16) GatherColumnsArguments {
   size_t out_row_bytes;  // of the result
 };
 
-// One block: only one thread may use the communicator.
+// The grid has one block, because only one thread may use the communicator.
 void gather_bytes(const void* args, device::BlockRange) noexcept {
   const auto& a = *static_cast<const GatherArguments*>(args);
   (void)a.ranks->try_all_gather(a.mine, a.all, a.bytes);
@@ -60,7 +60,7 @@ void exchange_bytes(const void* args, device::BlockRange) noexcept {
   (void)a.ranks->try_all_to_all(a.mine, a.all, a.bytes);
 }
 
-// Elements `begin` to `end` of the sum.
+// Computes elements `begin` to `end` of the sum.
 template <typename T>
 void sum_elements(const SumArguments& a, int64_t begin, int64_t end) noexcept {
   const T* parts = static_cast<const T*>(a.parts);
@@ -79,8 +79,8 @@ void sum_of_ranks(const void* args, device::BlockRange blocks) noexcept {
       a, blocks.begin * kElementsPerBlock, std::min(a.count, blocks.end * kElementsPerBlock));
 }
 
-// A block sums some rows and hands them to the norm's own kernel, so the rows are still in the
-// cache and the bits are those of the separate ops. A block has whole rows.
+// A block sums some rows and then calls the norm's own kernel for them, so the rows are still in
+// the cache, and the bits are those of the separate ops. A block has only whole rows.
 template <typename T, typename NormArguments>
 void sum_and_norm(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const SumAndNormArguments<NormArguments>*>(args);
@@ -282,7 +282,8 @@ bool launch_reduce_scatter(const OpRun& run) {
   return true;
 }
 
-// Two launches: the exchange, and everything else. all_reduce, add and rms_norm are four.
+// This function takes two launches: one for the exchange and one for everything else. all_reduce,
+// add and rms_norm together take four.
 bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) {
   const auto in = run.operands<OpCode::fused_all_reduce_add_rms_norm>();
   const Tensor& x = in["x"];
@@ -312,7 +313,7 @@ bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) {
     return true;
   }
   require_dense_rows(residual, "fused_all_reduce_add_rms_norm");
-  // The sum over the ranks alone is no result: it takes the place of the first rank's part.
+  // The sum over the ranks is not a result here: it is written over the part of the first rank.
   launch_sum_and_norm(
       run,
       parts,

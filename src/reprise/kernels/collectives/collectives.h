@@ -8,9 +8,9 @@
 namespace reprise::kernels {
 
 /// The launches of the collective ops on a CPU. A kernel exchanges bytes through the communicator
-/// of the executor, so it is a node of a graph like any other, and a replay exchanges anew. Sums
-/// are taken in the order of the ranks, in float32, and rounded once: every rank gets the same
-/// bits, in every run.
+/// of the executor, so it is a node of a graph like any other kernel, and each replay exchanges
+/// anew. Sums are added in the order of the ranks, in float32, and rounded once: every rank gets
+/// the same bits in every run.
 ///
 /// A kernel cannot throw. If the exchange fails, the results are undefined, and
 /// Communicator::check() reports the failure after the step.

@@ -57,7 +57,7 @@ struct DTypeOf<Float16> {
   static constexpr DType value = DType::f16;
 };
 
-// The elements of one rank, which every rank can compute for the others.
+// The elements of one rank, which every rank can compute for all others.
 template <typename T>
 std::vector<T> values_of(int rank, int64_t count) {
   std::mt19937 random(static_cast<unsigned>(rank) + 11);
@@ -83,7 +83,7 @@ void expect_sum_in_the_order_of_ranks(int size, int64_t rows, int64_t width) {
       for (size_t peer = 1; peer < all.size(); ++peer) want += to_float(all[peer][i]);
       T rounded;
       store_element(&rounded, want);
-      // Bits are compared: two zeros may differ.
+      // The test compares bits, because two zeros may differ.
       const void* found = sum.data_as<T>() + i;
       ASSERT_EQ(std::memcmp(static_cast<const void*>(&rounded), found, sizeof(T)), 0)
           << "element " << i;
@@ -101,7 +101,7 @@ TEST(Collectives, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
   expect_sum_in_the_order_of_ranks<float>(2, 3, 4099);  // several blocks of the sum
 }
 
-// A matrix of random numbers that depend on `seed` alone.
+// A matrix of random numbers that depend only on `seed`.
 template <typename T>
 Tensor values_on(RankMachine& machine, int seed, int64_t rows, int64_t width) {
   const Tensor x = machine.make(DTypeOf<T>::value, {rows, width});
@@ -202,7 +202,7 @@ TEST(Collectives, a_replay_exchanges_anew) {
     RankMachine machine(rank, hub);
     const Tensor x = machine.make(DType::f32, {2, 8});
     machine.stream().begin_capture();
-    // Two that do not depend on each other: their order must be the same on both ranks.
+    // Two ops that do not depend on each other must have the same order on both ranks.
     const Tensor sum = ops::all_reduce(x, 2);
     const Tensor rows = ops::all_gather(x, 2);
     const auto graph = machine.device().instantiate(*machine.stream().end_capture());

@@ -6,7 +6,7 @@ void run_concat_and_cache_mla(const void* args, device::BlockRange blocks) noexc
     const int64_t last = min_of(first + a.tokens_per_block, a.num_tokens);
     for (int64_t token = first; token < last; ++token) {
       const int64_t slot = a.slot_mapping[token];
-      // A write to a slot beyond the cache would change foreign memory.
+      // A write to a slot beyond the cache would overwrite other memory.
       if (slot < 0 || slot >= a.num_slots) continue;
       T* row = static_cast<T*>(a.kv_cache) + slot * (a.latent_size + a.rope_size);
       __builtin_memcpy(row,

@@ -8,7 +8,8 @@ namespace {
 
 class ConcatAndCacheMla : public KernelTest {
  protected:
-  // The cache begins as NaNs, which the rows that no token writes must stay.
+  // Every byte of the cache begins as 0xFF, so it holds NaNs; rows that no token writes must keep
+  // them.
   void expect_agrees(const Tensor& kv_c,
                      const Tensor& k_pe,
                      int64_t block_size,

@@ -72,7 +72,8 @@ REPRISE_DEVICE void store_row(const AttentionKernelArguments& a,
   }
 }
 
-/// Behind the last position that a token sees which has `context` positions up to its own.
+/// Returns one past the last position that a token sees which has `context` positions up to its
+/// own.
 REPRISE_DEVICE int64_t end_of(const AttentionKernelArguments& a,
                               const RequestTokens& r,
                               int64_t context) {

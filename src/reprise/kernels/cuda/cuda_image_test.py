@@ -24,8 +24,8 @@ def entries(image):
         at += entry_header_bytes + bytes_of_code
 
 
-# A warp per row, a copy, or a plain recurrence, which spill around divisions of 64 bits: none of them keeps
-# fragments in registers. FlashInfer's are not ours.
+# Kernels that may spill registers around divisions of 64 bits: a warp for each row, a copy, or a plain recurrence. None
+# of them keeps fragments in registers. The kernels of FlashInfer are not ours.
 MAY_SPILL = re.compile("_by_rows_|kv_write$|_conv1d_|short_conv_|_state_update_|_delta_rule_|flashinfer")
 
 

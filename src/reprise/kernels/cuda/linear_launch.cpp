@@ -106,7 +106,7 @@ bool launch_linear(device::Stream& stream,
                    const LinearCall& call) {
   REPRISE_ASSERT(call.out.is_dense(), "linear: out must be dense");
   REPRISE_ASSERT(can_take(call.norm, call.x, call.weight),
-                 "linear: no kernel takes the norm of these rows first");
+                 "linear: no kernel can compute the norm of these rows before the product");
   CudaLinearArguments arguments = {.product = linear_arguments(call.x, call.weight, call.bias),
                                    .to = {},
                                    .norm = call.norm.weight.data(),

@@ -15,12 +15,14 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<SamplingRow> && sizeof(SamplingRow) % 16 == 0);
 
-// The average number per row. OpenAI allows 300 for one request, and few requests use any.
+// Average number of adjustments per row. OpenAI allows 300 for one request, and few requests have
+// any.
 constexpr int32_t kAdjustmentsPerRow = 64;
 
 // Four loads for each of the 256 threads of a block: a smaller part would take as long.
 constexpr int64_t kSmallestPart = 1024;
-// So many of the sampler's blocks run at once on a multiprocessor; more would wait.
+// This number of the sampler's blocks runs at the same time on a multiprocessor; more blocks would
+// wait.
 constexpr int kSamplerBlocksPerMultiprocessor = 4;
 
 }  // namespace
@@ -75,13 +77,14 @@ void CudaRowSampler::stage(std::span<const SamplingRow> rows,
                            std::span<const LogitAdjustment> adjustments) {
   REPRISE_ASSERT(!rows.empty() && rows.size() <= static_cast<size_t>(max_rows_) &&
                      adjustments.size() <= static_cast<size_t>(max_adjustments()),
-                 "{} rows and {} adjustments for {} rows",
+                 "{} rows and {} adjustments are too many (or none) for a sampler of {} rows",
                  rows.size(),
                  adjustments.size(),
                  max_rows_);
   std::byte* next = staged_.data();
   for (SamplingRow row : rows) {
-    if (row.top_k >= vocab_size_) row.top_k = 0;  // off, and there are fewer launches without it
+    // Top_k is off then, and there are fewer launches without it.
+    if (row.top_k >= vocab_size_) row.top_k = 0;
     std::memcpy(next, &row, sizeof row);
     next += sizeof row;
   }
@@ -118,8 +121,9 @@ void CudaRowSampler::launch(const Tensor& logits,
                             std::span<const SamplingRow> rows,
                             std::span<const LogitAdjustment> adjustments) {
   REPRISE_ASSERT(logits.dtype() == DType::f32 && logits.is_dense() && logits.size(1) == vocab_size_,
-                 "logits of another layout");
-  REPRISE_ASSERT(num_launches_ - num_waits_ < results_.size(), "no room for more tokens");
+                 "the logits must be dense float32 rows of the vocabulary's size");
+  REPRISE_ASSERT(num_launches_ - num_waits_ < results_.size(),
+                 "launch() was called more often than tokens can wait; call wait() first");
   stage(rows, adjustments);
   const CudaSamplingArguments all = arguments(logits, rows.size());
   const auto blocks = static_cast<uint32_t>(rows.size()) * static_cast<uint32_t>(all.num_parts);
@@ -142,7 +146,8 @@ void CudaRowSampler::launch(const Tensor& logits,
 void CudaRowSampler::write_tokens(const Tensor& ids, std::span<const TokenPlace> places) {
   REPRISE_ASSERT(num_launches_ > 0 && !places.empty() &&
                      places.size() <= static_cast<size_t>(max_rows_) && ids.dtype() == DType::i32,
-                 "{} tokens of {} launches for ids of another kind",
+                 "write_tokens() with {} tokens after {} launches: the number of tokens is wrong, "
+                 "or the ids are not int32",
                  places.size(),
                  num_launches_);
   stream_->copy_from_host(token_places_.data(), places.data(), places.size_bytes());
@@ -158,7 +163,7 @@ void CudaRowSampler::write_tokens(const Tensor& ids, std::span<const TokenPlace>
 }
 
 std::span<const int32_t> CudaRowSampler::wait() {
-  REPRISE_ASSERT(num_waits_ < num_launches_, "a wait for tokens of no launch");
+  REPRISE_ASSERT(num_waits_ < num_launches_, "wait() without a launch");
   const Result& oldest = result(num_waits_++);
   host_tokens_.resize(oldest.num_rows);
   copies_->wait(*oldest.ready);

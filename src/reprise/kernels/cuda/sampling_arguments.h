@@ -6,17 +6,17 @@
 
 namespace reprise::kernels::cuda {
 
-/// Where one row's choice stands between the three launches of the sampler.
+/// The state of one row's choice, which the three launches of the sampler pass on.
 struct SamplingState {
   uint64_t best = 0;         // the largest key
   double scale = 0;          // exponent of 2 per unit of a logit
-  uint64_t total = 0;        // weight of all tokens that have one; only of rows with candidates
-  int32_t num_finished = 0;  // blocks of the row; 0 between launches
+  uint64_t total = 0;        // sum of the weights of all tokens; set only for rows with candidates
+  int32_t num_finished = 0;  // number of blocks of the row that have finished; 0 between launches
   int32_t last_bucket = 0;   // candidates are in this bucket or an earlier one; kNoBucket: none
   int32_t num_candidates = 0;
 };
 
-/// Each row has `num_parts` blocks, and each block has a part of the vocabulary.
+/// Each row has `num_parts` blocks. Each block processes a part of the vocabulary.
 struct alignas(16) CudaSamplingArguments {
   float* logits;            // [num_rows, vocab_size], dense
   const SamplingRow* rows;  // [blocks / num_parts]
@@ -42,12 +42,12 @@ struct alignas(16) WriteTokensArguments {
 /// The lower bits of a key are the token id.
 inline constexpr int kTokenBits = 24;
 
-/// The last block of a row looks at the results of all its parts at once, one for each thread.
+/// The last block of a row reads the results of all its parts at once, one with each thread.
 inline constexpr int kMostSamplingParts = 256;
 /// A bucket has the tokens whose weights are within a factor of 2^(46/1024), 3 %: a few of the
-/// likeliest ones, or some hundred of the others.
+/// likeliest tokens, or some hundreds of the others.
 inline constexpr int kSamplingBuckets = 1024;
-/// Of a row with more candidates, which is one with many equal logits, one block looks at all
+/// If a row has more candidates, which happens if many logits are equal, one block processes all
 /// tokens.
 inline constexpr int kMostCandidates = 4096;
 inline constexpr int kNoBucket = -1;

@@ -13,7 +13,7 @@
 //    block chooses among them.
 namespace reprise::kernels::cuda {
 
-/// The part of a row that this block looks at.
+/// The part of a row that this block processes.
 struct RowPart {
   int64_t row;
   int part;
@@ -27,8 +27,8 @@ struct RowPart {
         end(first + a.part_size < a.vocab_size ? first + a.part_size : a.vocab_size) {}
 };
 
-/// Whether this is the last of the row's blocks. Then it sees what the others wrote; it must read
-/// that with load_fresh(), because the first-level cache may hold older values.
+/// Whether this is the last of the row's blocks. If so, it sees what the others wrote; it must read
+/// this with load_fresh(), because the first-level cache may hold older values.
 REPRISE_DEVICE bool is_last_of_row(const CudaSamplingArguments& a, const RowPart& part) {
   fence();
   sync_block();
@@ -45,7 +45,7 @@ REPRISE_DEVICE bool is_last_of_row(const CudaSamplingArguments& a, const RowPart
   return result;
 }
 
-/// The result of the part that this thread stands for; 0 without one.
+/// The result of the part whose number is that of this thread; 0 if there is no such part.
 REPRISE_DEVICE uint64_t result_of_part(const CudaSamplingArguments& a, int64_t row) {
   return thread_index() < a.num_parts ? load_fresh(a.parts + row * a.num_parts + thread_index())
                                       : 0;
@@ -87,12 +87,12 @@ struct Candidates {
   [[nodiscard]] REPRISE_DEVICE uint64_t weight(int64_t id) const {
     return has(id) ? weight_of(distance(id) * scale) : 0;
   }
-  /// Rises with the distance to the largest logit. \pre has(id)
+  /// Increases with the distance to the largest logit. \pre has(id)
   [[nodiscard]] REPRISE_DEVICE int bucket(int64_t id) const {
     return static_cast<int>(distance(id) * scale *
                             (-static_cast<double>(kSamplingBuckets) / (kWeightBits + 2)));
   }
-  /// The weight of this thread's tokens.
+  /// The total weight of this thread's tokens.
   [[nodiscard]] REPRISE_DEVICE uint64_t weight_of_thread() const {
     uint64_t sum = 0;
     for (int64_t i = thread_index(); i < count; i += kBins) sum += weight(id(i));
@@ -136,7 +136,7 @@ REPRISE_DEVICE int64_t draw(const Candidates& candidates, uint64_t target) {
   }));
 }
 
-/// The row's uniform number as a weight below `total`.
+/// Converts the row's uniform random number to a weight below `total`.
 REPRISE_DEVICE uint64_t target_of(const SamplingRow& row, uint64_t total) {
   const auto bits = philox_block(row.seed, row.position, kTokenStream);
   const auto target =
@@ -144,7 +144,7 @@ REPRISE_DEVICE uint64_t target_of(const SamplingRow& row, uint64_t total) {
   return target >= total ? total - 1 : target;
 }
 
-/// `total`: of the weights of the whole row.
+/// `total`: the sum of the weights of the whole row.
 REPRISE_DEVICE int64_t choose(Candidates& candidates, const SamplingRow& row, uint64_t total) {
   if (row.top_k > 0 && row.top_k < candidates.count) keep_top_k(candidates, row.top_k);
   if (row.top_k > 0) total = sum_of_block(candidates.weight_of_thread());
@@ -155,7 +155,8 @@ REPRISE_DEVICE int64_t choose(Candidates& candidates, const SamplingRow& row, ui
   return draw(candidates, target_of(row, total));
 }
 
-/// Adds to the logits of the part. One thread adds everything for a token, in the list's order.
+/// Adds the adjustments to the logits of the part. One thread adds all adjustments of a token, in
+/// the order of the list.
 REPRISE_DEVICE void adjust(const CudaSamplingArguments& a,
                            const SamplingRow& row,
                            const RowPart& part,
@@ -173,7 +174,7 @@ REPRISE_DEVICE bool has_candidates(const SamplingRow& row) {
   return row.top_k > 0 || row.top_p < 1;
 }
 
-/// Whether later launches choose the token.
+/// Whether a later launch chooses the token of this row.
 REPRISE_DEVICE bool is_drawn(const SamplingRow& row, uint64_t best) {
   return row.temperature > 0 && best != kBrokenLogit;
 }
@@ -189,7 +190,7 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
   uint64_t largest = 0;
   for (int64_t id = part.first + thread_index(); id < part.end; id += kBins) {
     const float logit = logits[id];
-    // A comparison with NaN is false, so NaN counts as broken.
+    // A comparison with NaN is false, so a NaN counts as not finite, like +inf.
     const uint64_t key = logit <= 3.4028235e38F ? token_key(logit, id) : kBrokenLogit;
     if (key > largest) largest = key;
   }
@@ -211,7 +212,7 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
   a.tokens[part.row] = static_cast<int32_t>(token);
   SamplingState& state = a.states[part.row];
   state.best = best;
-  // A division is a call with registers to save, so it stands where few are in use.
+  // A division is a call that saves registers, so it is at a place where few registers are in use.
   if (is_drawn(row, best)) state.scale = 1.4426950408889634 / static_cast<double>(row.temperature);
   state.last_bucket = kNoBucket;
   state.num_candidates = 0;
@@ -267,7 +268,7 @@ REPRISE_DEVICE void find_last_bucket(const CudaSamplingArguments& a,
   state.last_bucket = bucket;
 }
 
-/// The row's token by the weights of all its tokens, whose sums by part are known.
+/// Draws the row's token by the weights of all its tokens; the sum of each part is known.
 REPRISE_DEVICE int64_t draw_from_parts(const CudaSamplingArguments& a,
                                        const RowPart& part,
                                        const SamplingRow& row,
@@ -286,7 +287,7 @@ REPRISE_DEVICE int64_t draw_from_parts(const CudaSamplingArguments& a,
 
 REPRISE_DEVICE void sample_weights(const CudaSamplingArguments& a) {
   const RowPart part(a);
-  const SamplingRow& row = a.rows[part.row];  // read again where it is needed: no registers
+  const SamplingRow& row = a.rows[part.row];  // read again where it is needed, to save registers
   const SamplingState& state = a.states[part.row];
   if (!is_drawn(row, state.best)) return;
   const Candidates candidates(a, row, state);
@@ -328,7 +329,7 @@ REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
   if (thread_index() == 0) a.tokens[part.row] = static_cast<int32_t>(token);
 }
 
-/// A row without a token gives token 0: its request ends, and the result of the next step is
+/// A row without a token writes token 0: its request ends, and the result of the next step is
 /// dropped.
 REPRISE_DEVICE void write_tokens(const WriteTokensArguments& a) {
   const int64_t i = int64_t{block_index()} * num_threads() + thread_index();

@@ -4,13 +4,13 @@
 #include "reprise/kernels/cuda/block.cuh"
 #include "reprise/kernels/cuda/sampling_arguments.h"
 
-// The choice of a token without sorting: keys, weights, and the search for a key at which a sum of
-// weights is reached.
+// The choice of a token without sorting: keys, weights, and the search for the key at which a sum
+// of weights is reached.
 //
-// Tokens are ordered by key: the logit, then the lower id. Weights are integers, so their sums do
-// not depend on the order of addition, and a row's token is the same in every run and batch.
-// select() answers every question: the k-th largest key, the key at which a share of the weight is
-// reached, and the id at which a uniform number falls.
+// Tokens are ordered by key: by logit, and tokens with equal logits by id, the lower one first.
+// Weights are integers, so their sums do not depend on the order of addition, and a row's token is
+// the same in every run and batch. select() finds the k-th largest key, the key at which a share of
+// the weight is reached, and the id at which a uniform number falls.
 namespace reprise::kernels::cuda {
 
 inline constexpr int kBins = 256;  // equals the number of threads
@@ -64,8 +64,8 @@ REPRISE_DEVICE uint64_t sum_of_block(uint64_t value) {
   return reduce_block(value, [](uint64_t a, uint64_t b) { return a + b; });
 }
 
-/// bins[bin] += weight, for all lanes of a warp. If all lanes have the same bin, one lane adds for
-/// all.
+/// bins[bin] += weight, for all lanes of a warp. If all lanes have the same bin, one lane adds the
+/// sum of all.
 REPRISE_DEVICE void add_to_bin(uint64_t* bins, int bin, uint64_t weight) {
   if (warp_all(weight == 0)) return;
   const bool is_common = bin == shuffle_from(bin, 0);
@@ -78,13 +78,14 @@ REPRISE_DEVICE void add_to_bin(uint64_t* bins, int bin, uint64_t weight) {
 }
 
 struct FoundBin {
-  int bin;          // -1: all bins together have less than the wanted weight
-  uint64_t wanted;  // of this bin: what the bins above do not have
+  int bin;  // -1: all bins together have less than the wanted weight
+  // The part of the wanted weight that this bin must supply: the bins above it supply the rest.
+  uint64_t wanted;
   uint64_t weight;  // of this bin
 };
 
-/// The highest bin such that it and the bins above have at least the weight `wanted`. For all
-/// threads, whose writes to the bins need not have arrived.
+/// The highest bin such that this bin and the bins above it together have at least the weight
+/// `wanted`. All threads of the block call this; it waits for their writes to the bins.
 REPRISE_DEVICE FoundBin find_bin(uint64_t* bins, uint64_t wanted) {
   constexpr int kGroup = 16;
   uint64_t* groups = bins + kBins;  // sums of as many neighbouring bins
@@ -118,7 +119,7 @@ struct WeightedKey {
 
 enum class Selected : int {
   key,    // the key of an item
-  bound,  // any value up to that key and above all smaller items: found sooner
+  bound,  // any value up to that key and above all smaller items, which is found sooner
 };
 
 /// The largest key such that the items with this or a larger key have at least the weight `wanted`;

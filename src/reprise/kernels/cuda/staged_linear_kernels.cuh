@@ -34,13 +34,13 @@ class RowStream {
     commit_copies();
   }
 
-  /// Eight neighbouring elements of a row of fragment `t`, of the step that is due.
+  /// Eight neighbouring elements of a row of fragment `t`, for the next step that multiplies them.
   [[nodiscard]] REPRISE_DEVICE Words4 words(int t) const {
     return load_words(ring_ + (slot_ * kSlotBytes + t * kWarpSize * 16));
   }
 
-  /// Starts the copy of the words that are due after one round of the ring, after the use of the
-  /// words in their place. The caller closes the group of copies.
+  /// Starts the copy of the words that are needed one round of the ring later, after the words in
+  /// their place were used. The caller closes the group of copies.
   REPRISE_DEVICE void fetch() {
     const int k = Weights::depth_of(chunk_, 0);
     REPRISE_UNROLL
@@ -98,7 +98,8 @@ REPRISE_DEVICE void staged_linear_fragments(const CudaLinearArguments& arguments
     return;
   }
   RowStream<T, Weights> rows(a, limit, weights.num_chunks(), ring_of_x);
-  // The first copies of x came after all first copies of weights. From here on a group has both.
+  // The first copies of x were started after all first copies of weights. From here on, each group
+  // contains copies of both.
   wait_for_copies<0>();
 
   for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
@@ -119,7 +120,7 @@ REPRISE_DEVICE void staged_linear_fragments(const CudaLinearArguments& arguments
         rows.fetch();
         weights.fetch(a, column_of);
       }
-      // In memory, fragments of sixteen columns lie behind each other like whole tiles.
+      // In memory, fragments of sixteen columns follow each other like whole tiles.
       TileSums<2, kStagedTiles, kParts * kPairs>{shared}.gather(sums);
       for (int i = thread_index(); i < kResults; i += num_threads()) {
         const int64_t column = column_of(tile, i / kRows);

@@ -6,18 +6,18 @@
 #include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
 
 // Recurrent layers. A request keeps its state in a slot, and a block computes a part of the state
-// of one request. One thread or warp changes an element of the state token after token, so a prompt
-// has the same bits in chunks and in decode.
+// of one request. One thread or warp changes an element of the state for one token after the other,
+// so a prompt has the same bits in chunks and in decode.
 namespace reprise::kernels::cuda {
 
 /// The tokens of one request that a step computes, and the slots with its states.
 struct StateTokens {
   int64_t begin;
   int64_t end;
-  int64_t slot;          // with the state before the tokens
-  bool is_new;           // no earlier token has left a state
-  const int32_t* slots;  // with the states after the first tokens
-  int64_t last_slot;     // index in `slots`: with the state after every further token
+  int64_t slot;          // the slot with the state before the tokens
+  bool is_new;           // no earlier step has left a state
+  const int32_t* slots;  // slots for the states after the first tokens
+  int64_t last_slot;     // index in `slots`: the slot for the state after every further token
 
   REPRISE_DEVICE int64_t slot_after(int64_t token) const {
     return slots[min_of(token - begin, last_slot)];
@@ -31,10 +31,9 @@ REPRISE_DEVICE void clear_columns(T* out, int64_t stride, int64_t rows, int64_t 
   }
 }
 
-/// The tokens that a block computes, none if the request has no slot. `out` is the block's part of
-/// a row of the results, `stride` the distance of rows, and `columns` the size of the part. The
-/// results of requests without a slot become zeros, and those of tokens behind the last request,
-/// too.
+/// The tokens that a block computes; none if the request has no slot. `out` is the block's part of
+/// a row of the results, `stride` the distance of rows, and `columns` the number of columns of the
+/// part. Results of requests without a slot, and of tokens after the last request, become zeros.
 template <typename T>
 REPRISE_DEVICE StateTokens
 begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
@@ -63,8 +62,8 @@ begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, 
   return tokens;
 }
 
-/// A thread convolves one channel over the tokens of a request. input(token, channel) is what is
-/// convolved, and result(token, channel, sum) what becomes of a sum.
+/// A thread convolves one channel over the tokens of a request. input(token, channel) returns the
+/// input of the convolution, and result(token, channel, sum) receives the sum.
 template <typename T, typename Input, typename Result>
 REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
                              const Input& input,
@@ -83,14 +82,14 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
       return a.states.state + slot * num_earlier * a.channels + channel;
     };
     const float* before = state_in(tokens.slot);
-    // The input of a token, or of an earlier step.
+    // Returns the input of a token of this step or of an earlier one.
     const auto input_at = [&](int64_t token) {
       if (token >= tokens.begin) return input(token, channel);
       return tokens.is_new ? 0.0F : before[(num_earlier + token - tokens.begin) * a.channels];
     };
     const auto keep_state_after = [&](int64_t token) {
       float* state = state_in(tokens.slot_after(token));
-      // An entry is read only by itself and by entries before it.
+      // Only this entry and earlier entries read the entry, so it can be overwritten.
       for (int64_t k = 0; k < num_earlier; ++k) {
         state[k * a.channels] = input_at(token + 1 - num_earlier + k);
       }
@@ -103,7 +102,8 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
       }
       put(out + token * a.channels + channel, result(token, channel, sum));
     }
-    // All states are made from the one before the tokens, whose slot the first token writes.
+    // All states are computed from the state before the tokens, whose slot the first token
+    // overwrites.
     const int64_t last_token = tokens.end - 1;
     keep_state_after(last_token);
     for (int64_t token = min_of(last_token, tokens.begin + tokens.last_slot) - 1;

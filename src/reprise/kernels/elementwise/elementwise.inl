@@ -16,7 +16,7 @@ struct GeluTanhFunction {
   }
 };
 struct ReluFunction {
-  // The constant is the first operand, which keeps a NaN.
+  // The constant is the first operand, so that a NaN stays a NaN.
   REPRISE_INLINE Vec operator()(Vec x) const { return max(zero(), x); }
 };
 struct Relu2Function {
@@ -36,7 +36,7 @@ struct SoftCapFunction {
 struct ClampFunction {
   float least;
   float most;
-  // The constants are the first operands, which keeps a NaN.
+  // The constants are the first operands, so that a NaN stays a NaN.
   REPRISE_INLINE Vec operator()(Vec x) const {
     return max(broadcast(least), min(broadcast(most), x));
   }

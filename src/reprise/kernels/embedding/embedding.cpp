@@ -35,7 +35,7 @@ bool launch_embedding(device::Stream& stream,
                       const Tensor& out) {
   if (table.layout().is_rows()) return launch_gather_rows(stream, kernels, table, ids, out);
   REPRISE_ASSERT(ids.is_dense() && out.is_dense() && table.size(1) == out.size(1),
-                 "embedding: rows of {} into rows of {}",
+                 "embedding: rows of {} do not fit results of {}, or a tensor is not dense",
                  table.type().to_string(),
                  out.type().to_string());
   const EmbeddingArguments arguments = {

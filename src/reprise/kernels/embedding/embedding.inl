@@ -1,4 +1,4 @@
-// Rows of tables in panels. The rows of other tables are copied by gather_rows.
+// Rows of tables in panels. gather_rows copies the rows of other tables.
 inline void run_panel_embedding(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const EmbeddingArguments*>(args);
   const auto* table = reinterpret_cast<const BFloat16*>(a.table);
@@ -45,7 +45,8 @@ void run_int8_embedding(const void* args, device::BlockRange blocks) noexcept {
   }
 }
 
-// One column of a panel as numbers: all 16 are computed, because a table has few rows to look up.
+// Dequantises one column of a panel. The function computes all 16 columns of the panel, which is
+// fast enough, because few rows of a table are looked up.
 template <PanelFormat kFormat, typename Out>
 inline void dequantize_column(const uint8_t* panel, int64_t column, int64_t blocks, Out* out) {
   using Unpacker = PanelUnpacker<kFormat>;

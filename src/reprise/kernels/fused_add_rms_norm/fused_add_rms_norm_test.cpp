@@ -55,7 +55,7 @@ TEST_P(FusedAddRmsNorm, reads_strided_rows_and_heads) {
   expect_equals_two_kernels(random_strided({9, 7, 80}), random_strided({9, 7, 80}));
 }
 
-// Which NaN a NaN is depends on how the compiler orders operands.
+// The bits of a NaN depend on the order of operands that the compiler chooses.
 TEST_P(FusedAddRmsNorm, equals_two_kernels_for_infinities_nans_and_subnormals) {
   const Tensor x = make({64, 100});
   const Tensor residual = make({64, 100});

@@ -20,10 +20,10 @@ bool launch_gated_delta_rule(device::Stream& stream,
   const int64_t key_dim = states.state.size(2);
   const int64_t groups = max_of(1, in.k.size(1) / key_dim);
   REPRISE_ASSERT(out.is_dense() && key_dim <= kMaxStateSize,
-                 "gated_delta_rule: keys of {}, or a tensor that is not dense",
+                 "gated_delta_rule: keys of {} elements are too long, or a tensor is not dense",
                  key_dim);
   REPRISE_ASSERT(in.neighbours > 0 && heads % (groups * in.neighbours) == 0,
-                 "gated_delta_rule: {} neighbours in each of {} groups of {} heads",
+                 "gated_delta_rule: {} neighbours in each of {} groups do not divide {} heads",
                  in.neighbours,
                  groups,
                  heads);

@@ -9,13 +9,12 @@ namespace reprise::kernels {
 
 /// The recurrence of a gated delta net, one token after the other, in float32. Queries and keys are
 /// divided by their length, queries also by sqrt(key_dim). The state h of a head is multiplied by
-/// exp(-exp(a_log) * softplus(dt + dt_bias)); then it learns sigmoid(beta) of the difference
-/// between v and what it answers to k; the result is its answer to q. Each `neighbours` heads share
-/// q and k; behind the last group, the first one follows. Requests, slots and states are used as by
-/// causal_conv1d.
-/// With a time step for each element of a key, the row of h of this element is multiplied by its
-/// own factor. Source: Kimi Team, "Kimi Linear" (2025), section 3.
-/// Source: Yang, Kautz, Hatamizadeh, "Gated Delta Networks" (2024), equation 10.
+/// exp(-exp(a_log) * softplus(dt + dt_bias)). Then sigmoid(beta) of the difference between v and
+/// h's answer to k is learned; the result is h's answer to q. `neighbours` heads that follow each
+/// other share q and k; after the last group, the first group follows again. Requests, slots and
+/// states are used as in causal_conv1d. With a time step for each element of a key, each row of h
+/// is multiplied by its own factor. Source: Kimi Team, "Kimi Linear" (2025), section 3. Source:
+/// Yang, Kautz, Hatamizadeh, "Gated Delta Networks" (2024), equation 10.
 struct DeltaRuleInputs {
   const Tensor& q;        // [num_tokens, groups * key_dim], rows may be strided, like those below
   const Tensor& k;        // like q

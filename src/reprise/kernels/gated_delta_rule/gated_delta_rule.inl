@@ -8,9 +8,9 @@ inline void normalise_key(const T* x, float* out, int64_t size, float scale) {
   }
 }
 
-// The values of one vector, whose state is changed from `before` to `state`, which may be the same
-// memory. The state is [key_dim, value_dim], so that sums over keys need no
-// reduction of lanes: their order is that of the keys.
+// Computes the values of one vector, whose state changes from `before` to `state`; both may be the
+// same memory. The state is [key_dim, value_dim], so that sums over keys need no reduction of
+// lanes: they are added in the order of the keys.
 template <typename T>
 inline void update_values(const float* before,
                           float* state,

@@ -25,7 +25,7 @@ struct alignas(16) GatedDeltaRuleArguments {
   int64_t key_dim;
   int64_t value_dim;
   int64_t groups;
-  int64_t steps_per_head;  // 1, or key_dim: each element of a key has its own
+  int64_t steps_per_head;  // 1; or key_dim if each element of a key has its own time step
   int64_t neighbours;      // heads that lie next to each other and share q and k
 };
 

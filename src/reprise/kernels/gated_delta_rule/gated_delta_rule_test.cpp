@@ -44,7 +44,7 @@ TEST_P(GatedDeltaRule, agrees_with_the_reference_for_new_and_continued_requests)
       for (int64_t neighbours : {2, 1}) {
         SCOPED_TRACE(testing::Message()
                      << keys << " keys, " << values << " values, " << neighbours << " neighbours");
-        // With one neighbour, each element of a key has a step of its own.
+        // With one neighbour, each element of a key has a time step of its own.
         const Inputs in = inputs(18, 2, 4, keys, values, neighbours == 1 ? keys : 1);
         const Tensor state = random({6, 4, keys, values}, DType::f32, 1.0);
         const Tensor want_state = copy_of(state);

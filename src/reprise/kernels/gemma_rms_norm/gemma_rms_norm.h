@@ -7,8 +7,8 @@
 namespace reprise::kernels {
 
 /// out = x / sqrt(mean(x^2) + epsilon) * (1 + weight) over the last dimension, in float32, rounded
-/// once. Gemma's checkpoints hold weights that count from one: the sum of such a weight and 1 would
-/// lose most of its bits in bfloat16.
+/// once. Gemma's checkpoints hold weights minus 1, so 1 is added here in float32: stored in
+/// bfloat16, the sum would lose most bits of such a weight.
 bool launch_gemma_rms_norm(device::Stream& stream,
                            const KernelTable& kernels,
                            const Tensor& x,  // [..., width], rows may be strided

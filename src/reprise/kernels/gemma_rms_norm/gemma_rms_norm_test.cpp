@@ -19,7 +19,7 @@ class GemmaRmsNorm : public KernelTest {
     const Tensor weight = random({x.size(-1)}, deviation);
     const Tensor want = make_ref(x.shape());
     gemma_rms_norm_ref(x, weight, 1e-6F, want);
-    // A weight near -1 cancels the one, which is exact in float32 up to its own rounding.
+    // A weight near -1 cancels the 1. The sum is exact up to the rounding of float32.
     expect_close(run(x, weight), want, 1.01 * rounding_error(dtype()) + 5e-7, 3e-7);
   }
 };

@@ -16,10 +16,11 @@ bool launch_group_norm(device::Stream& stream,
                        float epsilon,
                        int64_t groups) {
   require_dense_rows(x, "group_norm");
-  REPRISE_ASSERT(out.is_dense() && weight.is_dense() && groups > 0 && x.size(1) % groups == 0,
-                 "group_norm: {} columns in {} groups",
-                 x.size(1),
-                 groups);
+  REPRISE_ASSERT(
+      out.is_dense() && weight.is_dense() && groups > 0 && x.size(1) % groups == 0,
+      "group_norm: {} columns cannot be divided into {} groups, or a tensor is not dense",
+      x.size(1),
+      groups);
   const GroupNormArguments arguments = {
       .x = x.data(),
       .weight = weight.data(),

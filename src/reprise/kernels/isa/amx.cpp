@@ -5,8 +5,8 @@
 namespace reprise::kernels {
 namespace {
 
-// Without REPRISE_ISA_HAS_BF16: where tiles do not fit, float32 is twice as fast as vdpbf16ps on
-// the processors with AMX.
+// REPRISE_ISA_HAS_BF16 is not defined: where tiles cannot be used, float32 is twice as fast as
+// vdpbf16ps on processors with AMX.
 #define REPRISE_ISA_HAS_VNNI
 #define REPRISE_ISA_HAS_TILES
 #define REPRISE_ISA amx

@@ -16,8 +16,9 @@ namespace {
 #include "reprise/kernels/isa/kernels.inl"
 #include "reprise/kernels/isa/table_entries.inl"
 
-// The table of avx512 with the kernels that multiply bytes. Only these are compiled here. It is
-// made before main() runs, because the other table is a constant of another source.
+// The table of avx512 with other kernels that multiply bytes. Only these kernels are compiled here.
+// The table is made before main() runs, because the table of avx512 is a constant of another
+// source.
 KernelTable with_products_of_bytes(KernelTable table) {
   table.isa = Isa::avx512_vnni;
 #define REPRISE_BYTE_KERNEL(name) table.name = REPRISE_FLOAT_ENTRY(#name, run_##name);

@@ -1,5 +1,6 @@
-// What the sources of the instruction sets include: argument structs and the table, and no inline
-// function that they would use. The folders of the ops are listed in CMakeLists.txt.
+// The headers that the sources of the instruction sets include: argument structs and the table.
+// These contain no inline function that such a source would call. The folders of the ops are listed
+// in CMakeLists.txt.
 #include <cstddef>
 #include <cstdint>
 
@@ -15,7 +16,7 @@
 #include "reprise/tensor/float_panels.h"
 #include "reprise/tensor/int8_panels.h"
 
-// Vector lanes must not be passed through a call.
+// Inlining is forced, because vector lanes must not be passed through a call.
 #define REPRISE_INLINE inline __attribute__((always_inline))
 // The same for a lambda, after its parameters.
 #define REPRISE_LAMBDA_INLINE __attribute__((always_inline))

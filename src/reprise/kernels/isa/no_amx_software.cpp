@@ -2,7 +2,7 @@
 
 namespace reprise::kernels {
 
-// The linker takes this function where a program does not have the one of amx_software.cpp.
+// The linker uses this function in programs that do not contain the function of amx_software.cpp.
 AmxSoftwareTables amx_software_tables() noexcept { return {}; }
 
 }  // namespace reprise::kernels

@@ -1,4 +1,4 @@
-// The KernelTable of one instruction set, from the lists of kernel_table.inl.
+// The KernelTable of one instruction set, made from the lists of kernel_table.inl.
 #include "reprise/kernels/isa/table_entries.inl"
 
 #define REPRISE_ROW_KERNEL(context, name, ...) .name = REPRISE_FLOAT_ENTRY(#name, run_##name),

@@ -29,8 +29,8 @@ CacheType cache_type(DType cache, DType model) {
       return CacheType::f8e5m2;
     default:
       throw InvalidArgument(
-          fmt::format("a cache of {} for keys and values of {}: expected the same "
-                      "type, int8 or a float8",
+          fmt::format("a cache of {} does not fit keys and values of {}: expected the same type, "
+                      "int8 or a float8",
                       dtype_name(cache),
                       dtype_name(model)));
   }

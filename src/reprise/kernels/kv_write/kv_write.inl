@@ -5,7 +5,7 @@ inline void run_kv_write(const void* args, device::BlockRange blocks) noexcept {
     const int64_t last = min_of(first + a.tokens_per_block, a.num_tokens);
     for (int64_t token = first; token < last; ++token) {
       const int64_t slot = a.slot_mapping[token];
-      // A write to a slot beyond the cache would change foreign memory.
+      // A write to a slot beyond the cache would overwrite other memory.
       if (slot < 0 || slot >= a.num_slots) continue;
       const char* k = static_cast<const char*>(a.k) + token * a.k_token_stride;
       const char* v = static_cast<const char*>(a.v) + token * a.v_token_stride;

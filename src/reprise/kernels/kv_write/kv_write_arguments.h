@@ -10,9 +10,9 @@ enum class CacheType : int32_t { like_model, f8e4m3, f8e5m2, i8 };
 /// How the rows of the caches are stored. An element of a row of eight bits is code * scale.
 struct CacheRows {
   CacheType type;
-  int32_t has_row_scales;  // 1: behind its codes a row has a float32 scale of its own
+  int32_t has_row_scales;  // 1: after its codes, a row has a float32 scale of its own
   int64_t row_bytes;
-  float k_scale;  // of rows without a scale of their own
+  float k_scale;  // for rows without a scale of their own
   float v_scale;
 };
 

@@ -8,7 +8,8 @@ namespace {
 
 class KvWrite : public KernelTest {
  protected:
-  // Caches begin as NaNs, which the rows that nobody writes must stay.
+  // All bytes of the caches begin as 0xFF, so they hold NaNs; rows that no kernel writes must keep
+  // them.
   void expect_agrees(const Tensor& k,
                      const Tensor& v,
                      int64_t block_size,

@@ -9,7 +9,7 @@ struct SquaredDifference {
   }
 };
 
-// The sum of term(x) over a row, in an order that depends on the width alone. The missing elements
+// The sum of term(x) over a row, in an order that depends only on the width. The missing elements
 // of the last vector count as `padding`, whose term must be 0.
 template <typename T, typename Term>
 inline float sum_of_row(const T* x, int64_t width, float padding, const Term& term) {

@@ -1,6 +1,6 @@
-// The products of all layouts but blocks with something after the sums. The elements of x and of
-// the weight are X. Sums are rounded to T first, because separate kernels would store the product
-// as T and read it again.
+// The products of all layouts but blocks, with further operations after the sums. The elements of x
+// and of the weight have type X. Sums are rounded to T first, because separate kernels would store
+// the product as T and read it again.
 template <typename T, typename X = T>
 void run_linear_add(const void* args, device::BlockRange range) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);
@@ -20,8 +20,8 @@ void run_linear_add(const void* args, device::BlockRange range) noexcept {
   }
 }
 
-// A block multiplies with rows of both halves of the weight: first the gates of its columns, then
-// the ups.
+// A block of the grid multiplies with rows of both halves of the weight: first the gates of its
+// columns, then the ups.
 template <typename T, typename X = T>
 void run_linear_silu_and_mul(const void* args, device::BlockRange range) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);
@@ -40,7 +40,7 @@ void run_linear_silu_and_mul(const void* args, device::BlockRange range) noexcep
   }
 }
 
-// A block computes one head of its rows, because norm and rotation need a whole head.
+// A block of the grid computes one head of its rows, because norm and rotation need a whole head.
 template <typename T, typename X = T>
 void run_linear_rope_kv_write(const void* args, device::BlockRange range) noexcept {
   const auto& a = *static_cast<const LinearRopeKvWriteArguments*>(args);
@@ -74,7 +74,7 @@ void run_linear_rope_kv_write(const void* args, device::BlockRange range) noexce
   }
 }
 
-// The same kernels with x and the weight in int8. T is the type of the bias and of the result.
+// The same kernels for x and weights in int8. T is the type of the bias and of the result.
 template <typename T>
 void run_int8_linear(const void* args, device::BlockRange range) noexcept {
   run_linear<int8_t, T, T>(args, range);

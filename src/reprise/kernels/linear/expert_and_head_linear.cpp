@@ -11,7 +11,7 @@
 namespace reprise::kernels {
 namespace {
 
-/// The rows of the result for each row of x: K or 1.
+/// The number of rows of the result for each row of x: K or 1.
 int64_t rows_per_x(const Tensor& x, const Tensor& experts) {
   return x.size(0) == experts.size(0) ? experts.size(1) : 1;
 }
@@ -50,19 +50,19 @@ BlockExpertLinearArguments arguments_of_blocks(const Tensor& x,
                  "expert_linear: operands must be dense");
   const PanelHeader header = read_panel_header(weight);
   REPRISE_ASSERT(header.depth == num_activation_blocks(x) * kPanelBlock,
-                 "expert_linear: a weight of depth {} and rows of {} bytes",
+                 "expert_linear: a weight of depth {} does not fit rows of {} bytes",
                  header.depth,
                  x.size(1));
   const int64_t num_experts = weight.size(0);
   const int64_t columns = out.size(1);
   REPRISE_ASSERT(
       columns % kPanelColumns == 0 && header.panels * kPanelColumns == num_experts * columns,
-      "expert_linear: {} experts of {} outputs in {} panels",
+      "expert_linear: {} experts of {} outputs do not fit {} panels",
       num_experts,
       columns,
       header.panels);
-  // Two or more rows of an expert share its bytes only in the grid by experts. While most experts
-  // have one row or none, the grid by rows hands out equal work.
+  // Only the grid by experts lets two or more rows of an expert share the expert's bytes. While
+  // most experts have at most one row, the grid by rows divides the work more evenly.
   const bool is_by_expert = out.size(0) > num_experts;
   return {.x = x.data_as<ActivationBlock>(),
           .weight = weight.data_as<uint8_t>(),

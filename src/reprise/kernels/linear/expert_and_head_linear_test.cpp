@@ -10,7 +10,7 @@ namespace {
 
 class ExpertLinear : public KernelTest {
  protected:
-  // Different experts for each token, chosen at random.
+  // Chooses different experts for each token at random.
   Tensor choose(int64_t num_tokens, int64_t top_k, int num_experts) {
     std::vector<int> chosen;
     for (int64_t token = 0; token < num_tokens; ++token) {
@@ -56,7 +56,8 @@ TEST_P(ExpertLinear, agrees_when_one_expert_has_all_rows_and_others_have_none) {
 }
 
 TEST_P(ExpertLinear, gives_zeros_to_rows_whose_expert_another_rank_has) {
-  // Several tiles of columns, and more rows of -1 than a block multiplies at once.
+  // There are several tiles of columns, and more rows with expert -1 than a block multiplies at
+  // once.
   std::vector<int> chosen;
   for (int i = 0; i < 120; ++i) chosen.push_back(i % 3 - 1);
   const Tensor experts = ints({60, 2}, chosen);

@@ -1,8 +1,8 @@
 // Rows of one expert that are multiplied together.
 constexpr int kExpertRows = 32;
 
-// Some columns of one expert, and the rows found for it so far. Most blocks of a small batch find
-// no row, so the weight rows are looked up with the first one.
+// Some columns of one expert, and its rows that were found so far. Most blocks of a small batch
+// find no row, so the weight rows are looked up only with the first row.
 template <typename T>
 struct ExpertBlock {
   const ExpertLinearArguments& a;
@@ -12,7 +12,7 @@ struct ExpertBlock {
   int64_t count = 0;
   LinearColumns<T> columns;
 
-  // Leaves the arrays unset: a block without rows must cost next to nothing.
+  // The arrays are not initialised: a block without rows must cost next to nothing.
   ExpertBlock(const ExpertLinearArguments& arguments, int64_t number, int64_t first_column)
       : a(arguments), expert(number), column(first_column) {}
 
@@ -49,7 +49,8 @@ struct ExpertBlock {
     if (count == kExpertRows) multiply();
   }
 
-  // A row whose expert another rank has. Its weight is 0, so it must only be a number.
+  // Writes a row whose expert another rank has. The row has the weight 0 later, so its elements
+  // only must be numbers.
   void clear_row(int64_t row) const {
     T* to = static_cast<T*>(a.out) + row * a.columns + column;
     const int64_t size = min_of(a.columns_per_block, a.columns - column);

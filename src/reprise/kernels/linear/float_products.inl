@@ -1,16 +1,18 @@
 // Products of rows of any float type with a weight in panels of smaller floats
-// (tensor/float_panels.h). Codes become float32 in registers, and rows of x become float32 too. A
+// (tensor/float_panels.h). Codes become float32 in registers, and rows of x become float32, too. A
 // lane adds the products of one output, element after element, over the depth that shares a scale;
-// then this sum is scaled and added to the result. So the order of a sum depends on nothing but the
-// depth, and a row has the same bits in any batch. Rows of bfloat16 take another way on instruction
-// sets that multiply bfloat16, see below.
+// then this sum is scaled and added to the result. So the order of a sum depends only on the depth,
+// and a row has the same bits in any batch. Rows of bfloat16 have other kernels on instruction sets
+// that multiply bfloat16, see below.
 
-// Elements of the depth whose weights are decoded at once when several rows share them. Those of
-// two panels, and rows of x of as many elements, stay in the first cache level.
+// The number of elements of the depth whose weights are decoded at once if several rows share them.
+// The decoded elements of two panels and as many elements of the rows of x stay in the first cache
+// level.
 constexpr int64_t kFloatStretch = 128;
-// Rows of x that are converted at once.
+// The number of rows of x that are converted at once.
 constexpr int64_t kFloatRows = 64;
-// The weights that few rows ask for ahead, in bytes per panel: decoding is as fast as memory.
+// The distance at which products of few rows prefetch weights, in bytes per panel: with it,
+// decoding reads at the full speed of the memory.
 constexpr int64_t kFloatBytesAhead = 2048;
 // One load of codes decodes four or eight elements of 16 columns.
 constexpr int64_t kBytesOfCodes = 64;
@@ -40,7 +42,7 @@ struct FloatStretch {
   int64_t num_panels;
   int64_t first;  // elements of the depth
   int64_t last;
-  float* sums;    // [rows, num_panels, 16]: of a group that is not complete
+  float* sums;    // [rows, num_panels, 16]: the sums of a group that is not complete yet
   float* totals;  // the same, of complete groups
 };
 
@@ -139,8 +141,8 @@ inline void add_float_tiles(
   });
 }
 
-/// totals += sums * scales; the sums of the next group begin with 0. The group begins `group` bytes
-/// behind the beginning of a panel.
+/// totals += sums * scales, then the sums of the next group begin with 0. The group begins `group`
+/// bytes after the beginning of a panel.
 template <typename Codes>
 inline void finish_float_group(const LinearArguments& a, const FloatStretch& s, int64_t group) {
   const int64_t scales = group + a.group / Codes::kElements * kBytesOfCodes;
@@ -243,11 +245,12 @@ class FloatGroupProducts {
   const FloatStretch& s_;
   int64_t begin_ = 0;
   int64_t elements_ = 0;
-  int64_t group_ = 0;  // bytes of a panel before this group
-  int64_t codes_ = 0;  // the same for its element `begin`
+  int64_t group_ = 0;  // offset of this group in a panel, in bytes
+  int64_t codes_ = 0;  // the same for the group's element `begin`
 };
 
-/// Not a part of its callers, which are many: every type of x and every epilogue.
+/// This function is not inlined into its callers, which are many: there is one for every type of x
+/// and every epilogue.
 template <typename Codes>
 __attribute__((noinline)) void multiply_float_stretch(const LinearArguments& a,
                                                       const FloatStretch& s) {
@@ -293,7 +296,7 @@ inline void float_products(const LinearArguments& a,
       s.last = min_of(s.first + kFloatStretch, a.depth);
       for (int64_t r = 0; r < s.rows; ++r) {
         const T* from = static_cast<const T*>(a.x) + (block.row + row + r) * a.x_stride + s.first;
-        // The depth is whole vectors.
+        // The depth is a multiple of the vector length.
         for (int64_t i = 0; i < s.last - s.first; i += kLanes) {
           store(x + r * kFloatStretch + i, load(from + i));
         }

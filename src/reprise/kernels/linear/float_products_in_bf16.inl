@@ -1,8 +1,8 @@
 // Products of rows of bfloat16 with a weight in panels of smaller floats, on instruction sets that
-// multiply bfloat16. Codes become bfloat16, a stretch of the depth at a time, and meet x as a
-// weight in bfloat16 panels does. Float8 has no more bits than bfloat16; the numbers of a table of
-// four bits are rounded. The sums of the stretches of a group are added, then scaled. So the order
-// of a sum depends on nothing but the depth, for one row as for many.
+// multiply bfloat16. Codes become bfloat16, one stretch of the depth at a time, and are then
+// multiplied like a weight in bfloat16 panels. Float8 has no more bits than bfloat16; the numbers
+// of a table of four bits are rounded. The sums of the stretches of a group are added, then scaled.
+// So the order of a sum depends only on the depth, for one row and for many.
 
 #ifdef REPRISE_ISA_HAS_TILES
 // Decoded panels of a stretch stay in the first cache level. Longer stretches store fewer sums.
@@ -13,9 +13,10 @@ constexpr int64_t kBf16StretchElements = 256;
 constexpr int64_t kBf16StretchPanels = 4;
 #endif
 
-/// Decoded panels, as LinearColumns has them.
+/// Decoded panels, with the members that LinearColumns has.
 struct Bf16Columns {
-  const BFloat16* weight[kBf16StretchPanels * kPanelColumns];  // of columns that begin a panel
+  // Addresses of the columns that begin a panel.
+  const BFloat16* weight[kBf16StretchPanels * kPanelColumns];
   int64_t size = 0;
 };
 
@@ -35,7 +36,7 @@ inline void decode_to_bf16(const uint8_t* codes,
   }
 }
 
-/// Some rows and panels: `s.first` and `s.last` are the whole depth, `s.x` is not used.
+/// Multiplies some rows and panels: `s.first` and `s.last` are the whole depth, `s.x` is not used.
 template <typename Codes>
 class Bf16StretchProducts {
  public:
@@ -78,7 +79,7 @@ class Bf16StretchProducts {
     stretch.depth = elements;
     LinearBlock block = block_;
     block.columns = columns.size;
-    block.is_last_use = false;  // decoded weights lie in a cache
+    block.is_last_use = false;  // decoded weights stay in a cache
     products.run(stretch, block, columns, [&](int64_t row, const float* sums) {
       float* to = s_.sums + (row * s_.num_panels + panel) * kPanelColumns;
       for (int64_t c = 0; c < columns.size; c += kLanes) {
@@ -93,7 +94,7 @@ class Bf16StretchProducts {
   alignas(64) BFloat16 decoded_[kBf16StretchPanels * kBf16StretchElements * kPanelColumns];
 };
 
-/// Not a part of its callers, which are many.
+/// This function is not inlined into its callers, which are many.
 template <typename Codes>
 __attribute__((noinline)) void multiply_in_bf16(const LinearArguments& a,
                                                 const LinearBlock& block,

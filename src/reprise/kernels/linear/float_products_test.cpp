@@ -55,7 +55,7 @@ TEST_P(FloatProducts, agree_with_the_reference_of_the_dequantised_weight) {
 TEST_P(FloatProducts, read_every_code_of_float8_as_its_number) {
   for (PanelFormat format : {PanelFormat::f8e4m3_rows, PanelFormat::f8e5m2_rows}) {
     const Tensor weight = weight_of(format, 256, 32);
-    // A row of x that is 1 at one element reads this element of all columns.
+    // A row of x with a single 1 reads the element at this index from all columns.
     for (int64_t rows : {1, 3}) {
       for (int64_t k : {0, 1, 2, 3, 30, 31}) {
         const Tensor x = make({rows, 32});

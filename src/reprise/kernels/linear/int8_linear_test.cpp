@@ -14,7 +14,7 @@ namespace {
 
 class Int8Linear : public KernelTest {
  protected:
-  // Codes over the whole range of int8, -128 included.
+  // Random codes over the whole range of int8, -128 included.
   Tensor random_codes(const Shape& shape) {
     const Tensor codes = make(shape, DType::i8);
     for (int64_t row = 0; row < shape[0]; ++row) {
@@ -35,7 +35,7 @@ class Int8Linear : public KernelTest {
     return scales;
   }
 
-  // The formula of the header, with the sum in 64 bits.
+  // Computes the formula of the header, with the sum in 64 bits.
   Tensor expected(const Tensor& x, const Tensor& scale, const Tensor& weight, const Tensor& bias) {
     const Tensor out = make({x.size(0), weight.size(0)});
     for (int64_t row = 0; row < x.size(0); ++row) {
@@ -76,7 +76,7 @@ TEST_P(Int8Linear, is_exact_at_edges_of_rows_columns_and_depth) {
   }
 }
 
-// Scales that a checkpoint has, which no token computes.
+// The scales come from a checkpoint; they are not computed for each token.
 TEST_P(Int8Linear, takes_one_scale_for_all_rows) {
   for (int64_t rows : {1, 3, 17, 40}) {
     SCOPED_TRACE(testing::Message() << rows << " rows");
@@ -90,7 +90,8 @@ TEST_P(Int8Linear, takes_one_scale_for_all_rows) {
   }
 }
 
-// More rows than a worker joins, more columns, and more of the depth than stays in a cache.
+// There are more rows than a worker joins, more columns, and more of the depth than fits into a
+// cache.
 TEST_P(Int8Linear, is_exact_for_large_batches_and_depths) {
   for (const auto& [rows, columns, depth] : {std::array<int64_t, 3>{300, 32, 64},
                                              {40, 352, 64},

@@ -15,7 +15,7 @@
 namespace reprise::kernels {
 namespace {
 
-// The kernels of one epilogue, by the form of the activations.
+// The kernels of one epilogue, for each form of the activations.
 struct ProductKernels {
   const FloatKernels KernelTable::* of_elements;
   const FloatKernels KernelTable::* of_int8_rows;
@@ -33,7 +33,8 @@ constexpr std::array kProductKernels = {
 
 const device::Kernel& kernel_of(const KernelTable& kernels, const LinearCall& call) {
   const ProductKernels& of = kProductKernels[static_cast<size_t>(call.epilogue)];
-  // Logits are float32, whatever the model's type is. Codes are made of numbers of that type.
+  // Logits are float32, whatever the model's type is. Codes have been computed from numbers of the
+  // model's type.
   const bool has_logits = call.num_rows.defined();
   const bool quantises = call.epilogue == ProductEpilogue::silu_and_mul_quantize_blocks;
   const DType stored = quantises ? call.weight.dtype() : call.out.dtype();
@@ -48,7 +49,7 @@ const device::Kernel& kernel_of(const KernelTable& kernels, const LinearCall& ca
   return kernel_for(has_logits ? kernels.lm_head : kernels.*of.of_elements, call.x.dtype());
 }
 
-// The rows of the weight that a column of the result needs.
+// The number of rows of the weight that a column of the result needs.
 int weights_per_column(ProductEpilogue epilogue) {
   return epilogue == ProductEpilogue::silu_and_mul ||
                  epilogue == ProductEpilogue::silu_and_mul_quantize_blocks
@@ -81,14 +82,14 @@ LinearPlan plan_linear(const LinearCall& call, int weights_per_column) {
     REPRISE_ASSERT(x.dtype() == DType::i8 && call.scale.is_dense() &&
                        (call.scale.size(0) == x.size(0) || call.scale.size(0) == 1) &&
                        fits_int8_panels(call.weight.size(0), x.size(1)),
-                   "linear: x is {}, the weight {}",
+                   "linear: x is {}, which does not fit the weight {} and its scales",
                    x.type().to_string(),
                    call.weight.type().to_string());
   }
   const int64_t rows = x.size(0);
   const int64_t columns = call.out.size(1);
-  // With few rows the work is streaming weights, and small tiles balance it. With many rows larger
-  // tiles read x less often. The choice does not change the bits.
+  // With few rows the work is reading weights, and small tiles divide it evenly. With many rows,
+  // larger tiles read x less often. The choice does not change the bits.
   const int columns_per_block = (!call.weight.layout().is_rows() ? kMaxLinearTileColumns
                                  : rows > 16                     ? 32
                                                                  : 16) /
@@ -125,17 +126,17 @@ BlockLinearPlan plan_block_linear(const LinearCall& call, int columns_per_output
                  "linear: operands in blocks must be dense");
   const PanelHeader header = read_panel_header(call.weight);
   REPRISE_ASSERT(header.depth == num_activation_blocks(x) * kPanelBlock,
-                 "linear: a weight of depth {} and rows of {} bytes",
+                 "linear: a weight of depth {} does not fit rows of {} bytes",
                  header.depth,
                  x.size(1));
-  // A block of activations is 32 outputs, so when these are quantised, a block of the grid always
-  // has two panels of gates, and the columns of `out` are blocks.
+  // A block of activations is 32 outputs. So if the outputs are quantised, a block of the grid
+  // always has two panels of gates, and the columns of `out` are blocks.
   const bool quantises = call.epilogue == ProductEpilogue::silu_and_mul_quantize_blocks;
   static_assert(kPanelBlock == 2 * kPanelColumns && kMaxPanelSlots == 4);
   const int64_t rows = x.size(0);
   const int64_t panels = header.panels / columns_per_output;
-  // With few rows the work is streaming weights, and few panels balance it. With many rows more
-  // panels read x less often. The choice does not change the bits.
+  // With few rows the work is reading weights, and blocks with few panels divide it evenly. With
+  // many rows, more panels read x less often. The choice does not change the bits.
   const int64_t panels_per_block =
       (rows > 16 || quantises ? kMaxPanelSlots : kMaxPanelSlots / 2) / columns_per_output;
   const int64_t row_tiles = std::max<int64_t>(ceil_div(rows, kMaxPanelTileRows), 1);

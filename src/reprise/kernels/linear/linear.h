@@ -15,7 +15,7 @@ enum class ProductEpilogue : uint8_t {
   none,
   add,                           // residual + product
   silu_and_mul,                  // silu(gate) * up: the weight has the gates, then the ups
-  silu_and_mul_quantize_blocks,  // that, quantised in blocks; for weights in blocks
+  silu_and_mul_quantize_blocks,  // silu_and_mul, then quantised in blocks; for weights in blocks
 };
 
 /// The operands of a product, borrowed for the call. An undefined tensor is left out.
@@ -33,10 +33,10 @@ struct LinearCall {
   ProductEpilogue epilogue = ProductEpilogue::none;
 };
 
-/// out = x @ weight^T + bias and what the epilogue adds. The layout of the weight, the type and the
-/// epilogue choose the kernel. Elements and smaller floats are accumulated in float32, in an order
-/// that depends on K alone; sums of codes are exact within a block or, for int8 panels, over the
-/// whole depth, and scaled in float32. So a row has the same bits in any batch.
+/// out = x @ weight^T + bias, then the epilogue. The layout of the weight, the type and the
+/// epilogue determine the kernel. Elements and smaller floats are accumulated in float32, in an
+/// order that depends only on K; sums of codes are exact within a block or, for int8 panels, over
+/// the whole depth, and are scaled in float32. So a row has the same bits in any batch.
 bool launch_linear(device::Stream& stream, const KernelTable& kernels, const LinearCall& call);
 
 /// The grid and arguments of a product with the columns of `out`, for all layouts but blocks. The
@@ -47,17 +47,18 @@ struct LinearPlan {
 };
 [[nodiscard]] LinearPlan plan_linear(const LinearCall& call, int weights_per_column = 1);
 
-/// Says how the elements of a weight lie.
+/// Sets the members that describe the memory layout of a weight.
 void set_weight_layout(const Tensor& weight, LinearArguments& arguments);
 
-/// Row r of out is the linear() of a row of x with the weight of expert experts[r / K, r % K]: of
-/// row r / K if x has a row for each token, of row r if x has a row for each expert of each token.
+/// Row r of out is the linear() of a row of x with the weight of expert experts[r / K, r % K]. This
+/// is row r / K if x has a row for each token, and row r if x has a row for each expert of each
+/// token.
 ///
-/// A block of the grid is some columns of one expert: it looks for the rows of its expert and
-/// multiplies them together. With a weight in blocks and few rows it is instead one row and some
-/// panels of its expert, so that all workers share the experts that a token chose. The grid depends
-/// only on the shapes, and the bits of a row only on that row: not on the choice of experts of
-/// other tokens, and not on their number. They are those of linear().
+/// A block of the grid has some columns of one expert: it finds the rows of this expert and
+/// multiplies them together. With a weight in blocks and few rows, a block of the grid is instead
+/// one row and some panels of its expert, so that all workers share the experts of a token. The
+/// grid depends only on the shapes, and the bits of a row only on that row: neither on the experts
+/// nor on the number of other tokens. They are the bits of linear().
 bool launch_expert_linear(
     device::Stream& stream,
     const KernelTable& kernels,
@@ -68,8 +69,8 @@ bool launch_expert_linear(
     const Tensor& experts,  // int32[num_tokens, K], each an expert or -1: a row of 0
     const Tensor& out);     // [num_tokens * K, columns]
 
-/// out[t, h] = weight[h] @ x[t, h]: a matrix of its own for each head. The bits of a row do not
-/// depend on the other rows of its batch.
+/// out[t, h] = weight[h] @ x[t, h]: each head has its own matrix. The bits of a row do not depend
+/// on the other rows of its batch.
 bool launch_head_linear(device::Stream& stream,
                         const KernelTable& kernels,
                         const Tensor& x,       // [num_tokens, heads, depth], rows may be strided
@@ -98,7 +99,7 @@ bool launch_scaled_linear(device::Stream& stream,
 [[nodiscard]] int64_t num_activation_blocks(const Tensor& x);
 
 /// The grid and arguments of a product with a weight in blocks. An output of `out` needs
-/// `columns_per_output` outputs of the weight: 1, or 2 that lie half of the weight apart.
+/// `columns_per_output` outputs of the weight: 1, or 2 whose distance is half of the weight.
 struct BlockLinearPlan {
   BlockLinearArguments arguments;
   uint32_t num_blocks;

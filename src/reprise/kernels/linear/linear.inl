@@ -1,6 +1,7 @@
 #include "reprise/kernels/linear/linear_blocks.inl"
 
-/// Where a column of a weight in panels begins, and the elements that it has there.
+/// The address at which a column of a weight in panels begins, and the number of its elements
+/// there.
 template <typename T>
 REPRISE_INLINE int64_t column_begin(int64_t column, int64_t depth) {
   return __is_same(T, int8_t) ? int8_panel_offset(column, 0, depth)
@@ -11,19 +12,20 @@ REPRISE_INLINE int64_t weight_row_elements(int64_t depth) {
   return __is_same(T, int8_t) ? depth + kInt8TailBytes : depth;
 }
 
-// The weight rows of one block, each with its bias. They belong to neighbouring outputs, or to
-// several ranges of outputs that an epilogue needs together. Ranges of a weight in panels are whole
-// panels.
+// The weight rows of one block of the grid, each with its bias. They belong to neighbouring
+// outputs, or to several ranges of outputs that an epilogue needs together. Ranges of a weight in
+// panels are whole panels.
 template <typename T, typename Bias = T>
 struct LinearColumns {
-  const T* weight[kMostLinearColumns];  // of a weight in panels: where the column's pairs begin
+  // For a weight in panels: the addresses at which the columns' pairs begin.
+  const T* weight[kMostLinearColumns];
   float bias[kMostLinearColumns];
   int64_t size = 0;
 
   void append(const LinearArguments& a, int64_t column, int64_t columns) {
     for (int64_t c = column; c < column + columns; ++c, ++size) {
       weight[size] = begin_of(a, c);
-      // Adding -0 changes no number, not even another -0.
+      // Adding -0 changes no number, not even -0.
       bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const Bias*>(a.bias)[c]);
     }
   }
@@ -69,7 +71,7 @@ inline void add_biases(const float* sums, const float* bias, int64_t size, Out* 
   }
 }
 
-// The same sums plus the biases, rounded to Out.
+// Adds the biases to the same sums and rounds to Out.
 template <typename T, typename Out>
 inline void linear_tile(const LinearArguments& a,
                         int64_t row,

@@ -21,7 +21,7 @@ struct alignas(16) LinearArguments {
   int64_t columns;
   int64_t depth;
   int32_t rows_per_block;     // at most kMaxLinearTileRows
-  int32_t columns_per_block;  // at most kMaxLinearTileColumns; whole panels of a weight in panels
+  int32_t columns_per_block;  // at most kMaxLinearTileColumns; for a weight in panels, whole panels
   WeightFamily family = WeightFamily::rows;
   PanelFormat codec = PanelFormat::q8_0;  // of float panels
   const float* x_scale = nullptr;         // for a weight in int8 panels
@@ -29,8 +29,8 @@ struct alignas(16) LinearArguments {
   // For a weight in float panels: the elements that share a scale, and the bytes of a column.
   int64_t group = 0;
   int64_t column_bytes = 0;
-  // What a product with a sum adds to: [rows, columns], rows residual_stride apart. It may lie
-  // where out lies.
+  // The operand that a product with a sum adds: [rows, columns], rows residual_stride apart. It may
+  // be the memory of out.
   const void* residual = nullptr;
   int64_t residual_stride = 0;  // elements
 };
@@ -50,7 +50,7 @@ struct alignas(16) LinearRopeKvWriteArguments {
   RopeAndCache to;
 };
 
-/// A block keeps one head of kMaxLinearTileRows tokens on the stack: 64 KiB at most.
+/// A block of the grid keeps one head of kMaxLinearTileRows tokens on the stack: 64 KiB at most.
 inline constexpr int kMaxLinearRopeHeadDim = 256;
 
 /// A matrix product for each head.
@@ -98,7 +98,9 @@ struct alignas(16) BlockLinearArguments {
   const int32_t* num_rows;   // rows to compute, read when the kernel runs; nullptr = all
   int64_t rows;
   int64_t columns;  // of out
-  int64_t panels;   // that the blocks share: all, or half of them where an output needs two columns
+  // Number of panels that the blocks share: all panels, or half of them if an output needs two
+  // columns.
+  int64_t panels;
   int64_t blocks;
   int32_t rows_per_block;          // at most kMaxPanelTileRows
   int32_t panels_per_block;        // at most kMaxPanelSlots
@@ -106,10 +108,10 @@ struct alignas(16) BlockLinearArguments {
   int64_t residual_stride = 0;     // elements
 };
 
-/// The rows that share an unpacked stretch of a panel. A multiple of the rows of a register tile
-/// and of those of an AMX tile, and few enough that their sums stay in the second cache level.
+/// The number of rows that share an unpacked stretch of a panel. It is a multiple of the rows of a
+/// register tile and of an AMX tile, and so small that their sums stay in the second cache level.
 inline constexpr int kMaxPanelTileRows = 288;
-/// The panels that share the rows of x in the first cache level.
+/// The number of panels that share the rows of x in the first cache level.
 inline constexpr int kMaxPanelSlots = 4;
 
 /// out[r] = x[row of r] @ weight[experts[r]]^T + bias[experts[r]] over quantised rows and packed
@@ -125,9 +127,9 @@ struct alignas(16) BlockExpertLinearArguments {
   int64_t columns;           // of one expert
   int64_t panels;            // of one expert
   int64_t blocks;            // of a row of x
-  int32_t panels_per_block;  // of the grid; at most kMaxPanelSlots
-  // A block of the grid has some panels of one expert and finds the rows of that expert. Otherwise
-  // it has one row, and looks up which expert that row needs.
+  int32_t panels_per_block;  // panels of a block of the grid; at most kMaxPanelSlots
+  // true: a block of the grid has some panels of one expert and finds the rows of that expert.
+  // false: it has one row and looks up the expert of this row.
   bool is_by_expert;
 };
 

@@ -1,6 +1,6 @@
 // The rows and columns that a kernel multiplies together. The blocks of a launch are small, so that
-// any number of workers share them evenly. A worker has many neighbouring blocks. Tiles are faster
-// with larger ones, so there a worker joins its blocks.
+// any number of workers can share them evenly. A worker has many neighbouring blocks. Tiles are
+// faster with larger blocks, so kernels with tiles join the blocks of a worker.
 #ifdef REPRISE_ISA_HAS_TILES
 constexpr int64_t kMostLinearRows = 256;
 constexpr int64_t kMostLinearColumns = 256;
@@ -15,7 +15,7 @@ struct LinearBlock {
   int64_t rows;  // may be 0
   int64_t column;
   int64_t columns;
-  // No more rows meet these weights: the next ones are read from memory.
+  // true: no further rows use these weights, so the weights that follow are read from memory.
   bool is_last_use = false;
 };
 
@@ -30,8 +30,8 @@ inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
           min_of(a.columns_per_block, a.columns - column)};
 }
 
-/// The blocks of one worker, joined as far as its instruction set likes it and the limits allow:
-/// while (blocks.next()) use(blocks.now()).
+/// The blocks of one worker, joined as far as its instruction set gains from it and the limits
+/// allow: while (blocks.next()) use(blocks.now()).
 class LinearBlocks {
  public:
   LinearBlocks(const LinearArguments& a, device::BlockRange range, int64_t most_columns)

@@ -1,4 +1,4 @@
-// Products that do something more with their sums.
+// Tests of products that process their sums further.
 #include <cmath>
 
 #include "reprise/kernels/add/add.h"

@@ -45,7 +45,7 @@ TEST_P(LinearPanels, agree_with_the_reference_of_the_row_major_weight) {
   }
 }
 
-// A few groups of rows take the depth in stretches (panel_products.inl).
+// A few groups of rows multiply the depth in stretches (panel_products.inl).
 TEST_P(LinearPanels, agree_with_the_reference_over_several_stretches) {
   for (int64_t rows : {7, 8}) {
     for (int64_t columns : {32, 96}) {
@@ -71,7 +71,7 @@ TEST_P(LinearPanels, give_a_row_the_same_bits_in_every_batch) {
   }
 }
 
-// More rows and columns than a worker multiplies together, and a depth of several chunks.
+// There are more rows and columns than a worker multiplies together, and a depth of several chunks.
 TEST_P(LinearPanels, give_a_row_the_same_bits_in_batches_that_are_cut) {
   for (const auto& [rows, columns, depth] :
        {std::array<int64_t, 3>{290, 288, 600}, {70, 32, 600}, {256, 16, 2082}}) {
@@ -86,7 +86,7 @@ TEST_P(LinearPanels, give_a_row_the_same_bits_in_batches_that_are_cut) {
   }
 }
 
-// What other machines test in software is what AMX computes.
+// AMX computes the same bits as the software tiles with which other machines test.
 TEST_P(LinearPanels, have_the_same_bits_in_software_tiles_as_in_amx) {
   if (GetParam().isa != Isa::amx_software) GTEST_SKIP() << "one instruction set";
   if (!is_supported(Isa::amx, device::detect_cpu_features())) GTEST_SKIP() << "no AMX";

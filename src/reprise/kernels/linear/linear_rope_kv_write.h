@@ -14,8 +14,8 @@ namespace reprise::kernels {
 [[nodiscard]] bool supports_linear_rope_kv_write(int64_t head_dim, const WeightLayout& weight);
 
 /// launch_rope_kv_write of the heads of linear(x, weight, bias), with the bits of the two launches
-/// after each other. Only q and the rows of the caches are stored; the product is not.
-/// \throws InvalidArgument for a head_dim that is not supported
+/// one after the other. Only q and the rows of the caches are stored; the product is not. \throws
+/// InvalidArgument for a head_dim that is not supported
 bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const KernelTable& kernels,
                                  const Tensor& x,  // [num_tokens, in_features], rows may be strided

@@ -10,7 +10,8 @@ namespace {
 
 class Linear : public KernelTest {
  protected:
-  // Sums of k products of magnitude `deviation`: float32 rounding, then that of the result.
+  // Sums of k products of magnitude `deviation`: the tolerance allows for the rounding of float32,
+  // then of the result.
   void expect_product(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Tensor out = make({x.size(0), weight.size(0)});
     const Tensor want = make_ref({x.size(0), weight.size(0)});

@@ -1,5 +1,5 @@
-// Products of bfloat16 or int8 rows with a weight in panels, by the instruction set's own way. A
-// kernel makes one object, around all its blocks.
+// Products of bfloat16 or int8 rows with a weight in panels, with the instructions of each
+// instruction set. A kernel makes one object for all its blocks.
 
 /// The sums of products of T.
 template <typename T>
@@ -13,13 +13,13 @@ struct SumOfPanelsTrait<int8_t> {
 template <typename T>
 using SumOfPanels = typename SumOfPanelsTrait<T>::Type;
 
-/// What a kernel adds its epilogue to: the sums of a row with 16 outputs, whose panel is `panel`.
+/// The input of a kernel's epilogue: the sums of a row with 16 outputs, whose panel is `panel`.
 template <typename T>
 REPRISE_INLINE void finish_sums(
     const float* sums, const LinearArguments&, int64_t, const T*, float* out) {
   for (int64_t c = 0; c < kPanelColumns; c += kLanes) store(out + c, load(sums + c));
 }
-/// Those of int8 times their scales: (sum * scale of the row) * scale of the output.
+/// Scales the sums of int8: (sum * scale of the row) * scale of the output.
 REPRISE_INLINE void finish_sums(
     const int32_t* sums, const LinearArguments& a, int64_t row, const int8_t* panel, float* out) {
   const auto* tail = reinterpret_cast<const uint8_t*>(panel + a.depth * kPanelColumns);
@@ -32,9 +32,9 @@ REPRISE_INLINE void finish_sums(
 template <typename T>
 using PanelProducts = TileProducts<T>;
 #else
-// Several groups of rows take the depth in stretches of so many lines. While they multiply one,
-// each of them asks memory for its share of the next. A single group reads as fast as memory by
-// itself.
+// If there are several groups of rows, each multiplies the depth in stretches of this many lines.
+// While the groups multiply one stretch, each of them prefetches its share of the next one. A
+// single group reads at the speed of memory without this.
 constexpr int64_t kStretchLines = 256;
 
 template <typename T>
@@ -67,14 +67,14 @@ struct PanelProducts {
  private:
   static constexpr int64_t kElementsOfLine = 64 / static_cast<int64_t>(sizeof(T)) / kPanelColumns;
 
-  /// From a stretch to the one that is read after it.
+  /// The distance from a stretch to the stretch that is read after it.
   template <typename Columns>
   static int64_t bytes_ahead(int64_t depth,
                              const Columns& columns,
                              const PanelStretch& stretch,
                              int64_t lines) {
     if (stretch.end < lines) return (stretch.end - stretch.begin) * 64;
-    // The next block has as many panels of each range of outputs.
+    // The next block has the same number of panels of each range of outputs.
     const int64_t panel_elements = weight_row_elements<T>(depth) * kPanelColumns;
     int64_t panels = 1;
     while (panels * kPanelColumns < columns.size &&

@@ -12,7 +12,7 @@ namespace {
 
 class ScaledLinear : public KernelTest {
  protected:
-  // Any bits but float8's NaN.
+  // Any bits but those of a float8 NaN.
   Tensor random_bytes(Shape shape, DType eight_bits) {
     Tensor tensor = make(shape, eight_bits);
     for (int64_t i = 0; i < tensor.num_elements(); ++i) {
@@ -30,7 +30,7 @@ class ScaledLinear : public KernelTest {
     return wide;
   }
 
-  // x @ weight^T in float32: of int8 the exact sum, rounded; of float8 what linear makes of it.
+  // x @ weight^T in float32: for int8 the exact sum, rounded; for float8 the result of linear.
   Tensor product(const Tensor& x, const Tensor& weight) {
     const Tensor sums = make({x.size(0), weight.size(0)}, DType::f32);
     if (x.dtype() == DType::f8e4m3) {
@@ -149,7 +149,7 @@ TEST_P(ScaledLinear, agrees_with_the_reference) {
 }
 
 TEST_P(ScaledLinear, widens_every_float8) {
-  // A row with one element not zero, times a weight of ones.
+  // One element of the row is not zero, and the weight has only ones.
   Operands operands = make_operands(256, 1, 17, DType::f8e4m3);
   std::memset(operands.x.data(), 0, operands.x.type().bytes());
   for (int64_t row = 0; row < 256; ++row) {

@@ -1,27 +1,30 @@
 // Products of rows of bfloat16 or int8 with a weight in panels of this type, through AMX tiles. 64
-// bytes of the depth of a panel are a tile as they are, and so are those of 16 rows of x. The sum
-// of an output is one chain of instructions over the depth, a tile each. So it depends on nothing
-// but the depth, and a row has the same bits in any batch. Sums of int8 are exact, in int32.
+// bytes of the depth of a panel are a tile without conversion, and so are those of 16 rows of x.
+// The sum of an output is one chain of instructions over the depth, one tile each. So it depends
+// only on the depth, and a row has the same bits in any batch. Sums of int8 are exact, in int32.
 
 constexpr int64_t kBytesOfTile = int64_t{kTileHeight} * kTileRowBytes;
 constexpr int64_t kSumsOfTile = int64_t{kTileHeight} * kTileSumColumns;
-// Columns that eight tiles multiply: two by two tiles of sums.
+// The number of columns that eight tiles multiply: two by two tiles of sums.
 constexpr int64_t kGroupColumns = int64_t{2} * kPanelColumns;
-// With more rows, the depth is cut: so many tiles of two panels and of 32 rows fit into the first
-// cache level. Sums wait in memory between two chunks.
+// With more rows, the depth is divided into chunks of this many tiles: those of two panels and of
+// 32 rows fit into the first cache level. Between two chunks, the sums are in memory.
 constexpr int64_t kChunkTiles = 8;
-// With fewer groups of rows, chunks are not asked for: the processor sees one long stream.
+// With fewer groups of rows, chunks are not prefetched: the weights are one long stream, which the
+// processor prefetches itself.
 constexpr int64_t kLeastGroupsToPrefetch = 4;
 // The most rows x tiles of the depth (1 MiB) that stay in the second cache level while weights pass
-// through it. With more, all columns are multiplied with a chunk of the depth before the next.
+// through it. If there are more, all columns are multiplied with a chunk of the depth before the
+// next chunk.
 constexpr int64_t kCachedTiles = (int64_t{1} << 20) / kTileRowBytes;
 
-/// The part of the next chunk that is asked for while this one is computed.
+/// The part of the next chunk that is prefetched while this chunk is computed.
 template <typename T>
 struct NextChunk {
   static constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   const T* columns[2] = {};
-  int first_line = 0;  // of the 32 cache lines of two tiles; no line: nothing
+  // Within the 32 cache lines of two tiles; if there are no lines, nothing is prefetched.
+  int first_line = 0;
   int last_line = 0;
   const T* rows = nullptr;
   int64_t x_stride = 0;
@@ -60,15 +63,15 @@ class TileProducts {
     for (int64_t p = 0; p < pairs_; ++p) {
       const int64_t c = p * kGroupColumns;
       panels_[p][0] = columns.weight[c];
-      // A last panel without a neighbour is multiplied twice.
+      // A last panel without a partner is multiplied twice.
       panels_[p][1] = columns.weight[c + kPanelColumns < columns.size ? c + kPanelColumns : c];
     }
-    // The weight of the next block begins behind that of this one.
+    // The weight of the next block begins after that of this block.
     next_block_ = block.columns * weight_row_elements<T>(a.depth);
     multiply();
     float sums[kMostLinearColumns];
     for (int64_t g = 0; g < groups_; ++g) {
-      // The last group may begin with rows of the group before it.
+      // The last group may begin with rows of the previous group.
       for (int64_t r = g * group_rows_ - first_row(g); r < group_rows_; ++r) {
         for (int64_t c = 0; c < columns.size; c += kTileSumColumns) {
           const Sum* from = sums_of(g, c / kGroupColumns) + r / kTileHeight * 2 * kSumsOfTile +
@@ -82,7 +85,7 @@ class TileProducts {
   }
 
  private:
-  /// Groups of as many rows each, so that all have the same shapes.
+  /// Divides the rows into groups of equal size, so that all have the same tile shapes.
   void set_rows(const LinearArguments& a, const LinearBlock& block) {
     x_ = static_cast<const T*>(a.x) + block.row * a.x_stride;
     x_stride_ = a.x_stride;
@@ -138,7 +141,7 @@ class TileProducts {
     store_sums(sums);
   }
 
-  /// The pair goes on with its next chunk, or the next pair begins. All groups share the lines.
+  /// The next chunk of the pair, or the next pair. All groups share the lines.
   NextChunk<T> next_of_pair(int64_t group, int64_t pair, int64_t tile) const {
     NextChunk<T> next;
     if (groups_ < kLeastGroupsToPrefetch) return next;
@@ -152,8 +155,7 @@ class TileProducts {
     return next;
   }
 
-  /// All pairs go on with their next chunk, or the next block begins. All pairs share the lines of
-  /// the rows.
+  /// The next chunk of all pairs, or the next block. All pairs share the lines of the rows.
   NextChunk<T> next_of_all(int64_t group, int64_t pair, int64_t tile) const {
     NextChunk<T> next = next_of_pair(group, pair, tile);
     if (tile + kChunkTiles >= num_tiles_) {
@@ -186,8 +188,8 @@ class TileProducts {
     }
   }
 
-  /// Asks for the next tile of two panels. With 17 to 32 rows, the processor alone reads weights at
-  /// 0.8 of the bandwidth; with fewer rows it needs no help.
+  /// Prefetches the next tile of two panels. With 17 to 32 rows, the processor without this reads
+  /// weights at 0.8 of the bandwidth; with fewer rows it needs no help.
   static REPRISE_INLINE void prefetch_next(const T* left, const T* right) {
 #pragma GCC unroll 16
     for (int line = 0; line < kTileHeight; ++line) {
@@ -220,7 +222,7 @@ class TileProducts {
     }
   }
 
-  /// Multiplies the last elements of a depth that is not whole tiles. Zeros fill up the tile.
+  /// Multiplies the last elements of a depth that is no multiple of a tile. Zeros fill the tile.
   void add_rest(int64_t group, int64_t pair) {
     T x[kGroupRows * kDepth] = {};
     T columns[2][kElements] = {};
@@ -279,7 +281,7 @@ class TileProducts {
   int64_t group_rows_;
   bool has_second_;    // a group has more rows than one tile
   int64_t num_tiles_;  // of the depth
-  int rest_;           // elements of the depth behind the last whole tile
+  int rest_;           // elements of the depth after the last whole tile
   int64_t pairs_;      // of panels
   int64_t next_block_;
   const T* panels_[kMostLinearColumns / kGroupColumns][2];

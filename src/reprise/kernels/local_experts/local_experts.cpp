@@ -20,7 +20,7 @@ struct alignas(16) LocalExpertsArguments {
   int64_t count;  // of entries
 };
 
-// The work for one entry is a few instructions, so a block has many.
+// The work for one entry is a few instructions, so a block computes many entries.
 constexpr int64_t kEntriesPerBlock = 4096;
 
 void find_local_experts(const void* args, device::BlockRange blocks) noexcept {

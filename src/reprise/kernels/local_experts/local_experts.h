@@ -7,15 +7,15 @@
 
 namespace reprise::kernels {
 
-/// The experts of one rank, of those that ranks have divided among themselves.
+/// The experts that one rank has, if ranks have divided the experts among themselves.
 struct LocalExperts {
   int64_t begin = 0;
   int64_t count = 0;
 };
 
-/// Numbers this rank's experts from 0. Experts of other ranks become -1, and their weights 0: such
-/// rows cost the matrix products of experts nothing, and the shapes of a step stay the same for
-/// every choice of experts.
+/// Numbers this rank's experts from 0. Experts of other ranks become -1, and their weights 0: the
+/// matrix products of experts skip such rows, and the shapes of a step stay the same for every
+/// choice of experts.
 bool launch_local_experts(device::Stream& stream,
                           LocalExperts mine,
                           const Tensor& weights,        // float32[num_tokens, K], dense

@@ -41,7 +41,7 @@ TEST_P(LocalExpertsOfRank, numbers_its_own_from_0_and_drops_the_others) {
   }
 }
 
-// Ids and weights have the same types under every model type.
+// Ids and weights have the same types for every model type.
 INSTANTIATE_TEST_SUITE_P(AllKernels, LocalExpertsOfRank, testing::Values(KernelCase{}), case_name);
 
 }  // namespace

@@ -9,13 +9,12 @@
 namespace reprise::kernels {
 
 /// Passes over one row of logits with the vectors of an instruction set. They are not ops: they run
-/// on the calling thread and read memory of the host. sampling::RowPasses says what each one
-/// computes.
+/// on the calling thread and read memory of the host. sampling::RowPasses describes each result.
 class LogitPasses {
  public:
   /// \pre has_kernels(kernels)
   explicit LogitPasses(const KernelTable& kernels) : kernels_(&kernels) {}
-  /// Whether the table has these kernels; those of GPUs do not.
+  /// Whether the table has these kernels; tables of GPUs do not.
   [[nodiscard]] static bool has_kernels(const KernelTable& kernels);
 
   [[nodiscard]] bool find_maxima(std::span<const float> logits, std::span<float> maxima) const;

@@ -1,12 +1,12 @@
 // Passes over one row of logits, for the sampler of the host. The order of each sum depends only on
 // the length of the row.
 
-constexpr int64_t kMassParts = 32;  // whose weights are added in float32
+constexpr int64_t kMassParts = 32;  // number of parts whose weights are added in float32
 
 inline void run_logit_maxima(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const LogitMaximaArguments*>(args);
   if (blocks.begin > 0 || blocks.end == 0) return;
-  // NaN and infinity times 0 are NaN. -inf is allowed, so it becomes a finite number first.
+  // NaN and infinity times 0 are NaN. -inf is allowed, so it is first replaced by a finite number.
   const Vec smallest = broadcast(-3.4028234663852886e38F);
   Vec broken = zero();
   for (int64_t begin = 0; begin < a.size; begin += kLogitPart) {

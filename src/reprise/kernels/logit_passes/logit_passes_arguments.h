@@ -13,8 +13,9 @@ inline constexpr int kLogitLevels = 8;
 struct alignas(16) LogitMaximaArguments {
   const float* logits;
   int64_t size;
-  float* maxima;        // one per part
-  int32_t* is_allowed;  // set to 1, or to 0 if a logit is NaN or +inf: then maxima mean nothing
+  float* maxima;  // one per part
+  // Set to 1, or to 0 if a logit is NaN or +inf: the maxima then have no meaning.
+  int32_t* is_allowed;
 };
 
 /// The weight of a logit is exp((logit - max) * inverse_temperature).
@@ -22,7 +23,7 @@ struct alignas(16) LogitWeightsArguments {
   const float* logits;
   int64_t size;
   const float* maxima;  // of the parts
-  float* sums;          // of the weights of each part, without logits below `least`
+  float* sums;          // sums of the weights of each part, without logits below `least`
   float max;
   float inverse_temperature;
   float least;

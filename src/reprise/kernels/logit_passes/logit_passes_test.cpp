@@ -17,7 +17,7 @@ class LogitPassesTest : public testing::TestWithParam<Isa> {
  protected:
   [[nodiscard]] static LogitPasses passes() { return LogitPasses(kernel_table(GetParam())); }
 
-  /// Rows around the sizes of lanes, parts and stretches of parts.
+  /// Lengths close to the sizes of lanes, parts and stretches of parts.
   static std::vector<size_t> sizes() {
     return {1, 2, 3, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 2047, 2048, 2049, 5003};
   }
@@ -36,7 +36,8 @@ class LogitPassesTest : public testing::TestWithParam<Isa> {
 TEST_P(LogitPassesTest, find_the_largest_logit_of_each_part) {
   for (const size_t size : sizes()) {
     std::vector<float> logits = random_logits(size);
-    for (float& logit : logits) logit -= 100.0F;  // a zero behind the row would be larger
+    // A zero read after the end of the row would be larger.
+    for (float& logit : logits) logit -= 100.0F;
     std::vector<float> maxima(num_parts(size));
     EXPECT_TRUE(passes().find_maxima(logits, maxima));
     for (size_t part = 0; part < maxima.size(); ++part) {

@@ -7,10 +7,10 @@
 namespace reprise::kernels {
 
 /// Row r of out is row r of y plus the product of row r of `shrunk` with the matrix of slot
-/// slots[r], summed in float32 in the order of ranks and rounded once; row r of y itself where the
-/// slot is negative. The columns of module p end before ends[p], those of the last module at the
-/// width; they use the p-th `rank` columns of `shrunk`. The grid depends only on the shapes. out
-/// may be y.
+/// slots[r], summed in float32 in the order of ranks and rounded once. If the slot is negative, it
+/// is row r of y itself. The columns of module p end before ends[p], those of the last module at
+/// the width; they use the p-th `rank` columns of `shrunk`. The grid depends only on the shapes.
+/// out may be y.
 bool launch_lora_expand(device::Stream& stream,
                         const KernelTable& kernels,
                         const Tensor& y,       // [num_tokens, width], rows may be strided

@@ -35,7 +35,7 @@ void run_lora_expand(const void* args, device::BlockRange blocks) noexcept {
       const float* shrunk = a.shrunk + row * a.modules * a.rank;
       int64_t column = tile.column_begin;
       for (int64_t module = 0; module < a.modules; ++module) {
-        // The last module has all columns that are left, so every column is written.
+        // The last module has all remaining columns, so every column is written.
         const bool is_last = module + 1 == a.modules;
         const int64_t end = is_last ? tile.column_end : min_of(a.ends[module], tile.column_end);
         lora_expand_columns<T>(a, y, shrunk + module * a.rank, b, out, column, end);

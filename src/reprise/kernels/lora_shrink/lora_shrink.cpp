@@ -8,7 +8,8 @@
 namespace reprise::kernels {
 namespace {
 
-// Enough rows that neighbours with the same adapter share the reads of its matrix.
+// The number is large enough that neighbouring rows with the same adapter share the reads of its
+// matrix.
 constexpr int32_t kLoraShrinkRows = 32;
 
 }  // namespace

@@ -6,9 +6,9 @@
 
 namespace reprise::kernels {
 
-/// Row r of out is the product of row r of x with the matrix of slot slots[r], in float32; zeros
-/// where the slot is negative. The grid depends only on the shapes, and the bits of a row only on
-/// that row and its adapter.
+/// Row r of out is the product of row r of x with the matrix of slot slots[r], in float32; zeros if
+/// the slot is negative. The grid depends only on the shapes, and the bits of a row only on that
+/// row and its adapter.
 bool launch_lora_shrink(device::Stream& stream,
                         const KernelTable& kernels,
                         const Tensor& x,      // [num_tokens, depth], rows may be strided

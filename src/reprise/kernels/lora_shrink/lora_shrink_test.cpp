@@ -21,7 +21,7 @@ class LoraShrink : public KernelTest {
     const double depth = static_cast<double>(x.size(1));
     expect_close(run(x, a, slots), want, 2e-6, 2e-6 * std::sqrt(depth));
   }
-  // Slots of `rows` rows: none, 0, 1, 2, none, ... in runs of three; then some more than rows.
+  // Slots of `rows` rows: none, 0, 1, 2, none, ... in runs of three; then some unused entries.
   Tensor mixed_slots(int64_t rows) {
     std::vector<int> slots;
     for (int64_t row = 0; row < rows + 5; ++row) {

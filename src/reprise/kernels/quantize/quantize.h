@@ -48,7 +48,7 @@ struct FusedAddRmsNormQuantCall {
   float epsilon;
   const Tensor& q;       // like x, dense, of eight bits
   const Tensor& scales;  // float32[num_tokens]
-  const Tensor& sum;     // like x, dense; may lie where x or residual lies
+  const Tensor& sum;     // like x, dense; may be the memory of x or residual
 };
 bool launch_fused_add_rms_norm_quant(device::Stream& stream,
                                      const KernelTable& kernels,

@@ -7,8 +7,8 @@ inline void quantize_columns(const T* x, Q* q, int64_t width, float scale) {
   for (int64_t i = 0; i < width; ++i) store_element(q + i, to_float(x[i]) / scale);
 }
 
-// The bits of the largest magnitude; a NaN is larger than any number. The bits of magnitudes have
-// the order of the magnitudes.
+// Returns the bits of the largest magnitude; a NaN is larger than any number. The bits of
+// magnitudes have the same order as the magnitudes.
 template <typename T>
 inline int32_t largest_magnitude(const T* x, int64_t width, int32_t largest) {
   for (int64_t i = 0; i < width; ++i) {
@@ -18,8 +18,8 @@ inline int32_t largest_magnitude(const T* x, int64_t width, int32_t largest) {
   return largest;
 }
 
-// The scale needs the whole row, and a row may be larger than the stack. Rows that are not in
-// memory are therefore computed twice, piece by piece.
+// The scale depends on the whole row, and a row may be larger than the stack. Rows that are
+// computed and not stored are therefore computed twice, piece by piece.
 constexpr int kQuantizedPiece = 256;
 
 template <typename T>

@@ -4,9 +4,10 @@
 
 namespace reprise::kernels {
 
-/// Rows that are quantised with a scale of their own. The kernel decides what a row is.
+/// Rows that are quantised with a scale of their own. The kernel determines what a row is.
 struct alignas(16) QuantizeRowsArguments {
-  const void* x;         // rows in x_layout: what is quantised, normed, or gate and up
+  // Rows in x_layout, which are quantised, or normed first, or contain gate and up.
+  const void* x;
   const void* residual;  // fused_add_rms_norm_quant: rows in residual_layout
   const void* weight;    // norms: [width]
   void* sum;             // fused_add_rms_norm_quant: [rows, width], dense

@@ -109,7 +109,7 @@ TEST_P(Quantize, shows_nans_and_infinities_in_the_scale_of_their_row) {
     EXPECT_TRUE(std::isnan(element(got.scales, 2)));
     EXPECT_EQ(element(got.scales, 3), INFINITY);
     for (int64_t i = 0; i < 300; ++i) {
-      // A number times its scale must not look healthy.
+      // The product of a quantised number and its scale must not be finite.
       EXPECT_FALSE(std::isfinite(element(got.q, 1, i) * element(got.scales, 1)));
       EXPECT_FALSE(std::isfinite(element(got.q, 3, i) * element(got.scales, 3)));
     }
@@ -129,7 +129,7 @@ TEST_P(Quantize, of_every_pattern_of_bits_equals_the_oracle) {
     const Tensor want = make(x.shape(), eight_bits);
     launch_quantize_static(stream_, kernels(), x, scale, q);
     quantize_static_ref(x, scale, want);
-    expect_close(q, want, 0.0, 0.0);  // but for the sign of NaNs
+    expect_close(q, want, 0.0, 0.0);  // except for the sign of NaNs
   }
 }
 

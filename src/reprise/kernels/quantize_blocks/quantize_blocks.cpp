@@ -19,7 +19,8 @@ QuantizeBlocksArguments arguments_of(const Tensor& x, const Tensor& out) {
           .weight = nullptr,
           .out = out.data_as<ActivationBlock>(),
           .x_layout = row_layout(x),
-          // Whole rows: a row of a real model takes less time than handing out its parts.
+          // The tiles are whole rows: a row of a real model takes less time than the handover of
+          // its parts.
           .tiles = row_tiles(x.size(0), x.size(1), RowCut::whole_rows),
           .epsilon = 0};
 }

@@ -1,4 +1,5 @@
-// The codes of half a block, and their sum. A NaN, whose block has the scale NaN, gets some code.
+// Computes the codes of half a block, and their sum. A NaN gets an arbitrary code: its block has
+// the scale NaN.
 template <typename T>
 inline int16_t quantize_half_block(const T* x, float inverse, int8_t* codes) {
   Vec sums = zero();
@@ -11,7 +12,7 @@ inline int16_t quantize_half_block(const T* x, float inverse, int8_t* codes) {
   return static_cast<int16_t>(sum(sums));
 }
 
-// A NaN in a block makes its scale NaN, and so all outputs of the row.
+// A NaN in a block makes the block's scale NaN, and with it all outputs of the row.
 template <typename T>
 inline void quantize_block(const T* x, ActivationBlock* out) {
   const float magnitude =

@@ -56,7 +56,7 @@ TEST_P(QuantizeBlocks, agrees_with_the_reference) {
           EXPECT_EQ(block(got, row, b).scale, block(want, row, b).scale);
           int32_t sums[2] = {0, 0};
           for (int i = 0; i < 32; ++i) {
-            // A quotient beside the middle of two codes may round to either.
+            // A quotient close to the middle of two codes may be rounded to either.
             EXPECT_NEAR(block(got, row, b).codes[i], block(want, row, b).codes[i], 1);
             EXPECT_NEAR(block(got, row, b).codes[i] * block(got, row, b).scale,
                         element(x, row, b * 32 + i),

@@ -1,5 +1,5 @@
-// Two sums of squares over alternating vectors are added at the end. The order depends on the width
-// alone.
+// The squares are added to two sums in turn, which are added at the end. The order depends only on
+// the width.
 template <typename T>
 inline float sum_of_squares(const T* x, int64_t width) {
   Vec first = zero();

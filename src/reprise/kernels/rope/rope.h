@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// Rotary embedding of q and k in float32: the halves of a head rotate against each other.
-/// Positions must be inside the table; others are clamped to it.
+/// Rotary embedding of q and k in float32: element i of a head is rotated with element i + head_dim
+/// / 2. Positions must be inside the table; others are clamped to it.
 bool launch_rope(device::Stream& stream,
                  const KernelTable& kernels,
                  const Tensor& q,          // [num_tokens, heads, head_dim], strided

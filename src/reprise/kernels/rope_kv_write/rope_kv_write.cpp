@@ -26,7 +26,7 @@ RopeAndCache rope_and_cache(const RopeAndCacheCall& call) {
   const CacheRows rows =
       cache_rows(call.key_cache, call.q_out.dtype(), call.q_out.size(2), call.scales);
   REPRISE_ASSERT(rows.type == CacheType::like_model || call.q_out.size(2) <= kMaxQuantizedHeadDim,
-                 "rope_kv_write: heads of {} elements in a cache of eight bits",
+                 "rope_kv_write: heads of {} elements are too long for a cache of eight bits",
                  call.q_out.size(2));
   return {.positions = call.positions.data_as<int32_t>(),
           .cos_sin = call.cos_sin.data_as<float>(),

@@ -9,10 +9,10 @@
 
 namespace reprise::kernels {
 
-/// The operands besides q, k and v, borrowed for the call. The heads of q and k are normed, if
-/// there are norms, and rotated; k and v are written to their slots of the caches. The slots of one
-/// call must differ. A token with a slot that is negative or beyond the cache writes no key and no
-/// value. Positions must be inside the table; others are clamped to it.
+/// The operands in addition to q, k and v, borrowed for the call. The heads of q and k are normed,
+/// if there are norms, and rotated; k and v are written to their slots of the caches. The slots of
+/// one call must differ. A token with a slot that is negative or beyond the cache writes no key and
+/// no value. Positions must be inside the table; others are clamped to it.
 struct RopeAndCacheCall {
   const Tensor& positions;     // int32[num_tokens]
   const Tensor& cos_sin;       // float32[max_position, head_dim/2 cos | head_dim/2 sin]
@@ -26,7 +26,7 @@ struct RopeAndCacheCall {
   CacheScales scales = {};     // of caches of eight bits
 };
 
-/// The call that a run of rope_kv_write or linear_rope_kv_write makes.
+/// Returns the call for a run of rope_kv_write or linear_rope_kv_write.
 template <OpCode kOp>
 [[nodiscard]] RopeAndCacheCall rope_and_cache_call(const OpRun& run) {
   const auto in = run.operands<kOp>();
@@ -42,8 +42,8 @@ template <OpCode kOp>
           .scales = {.k = run.call.attributes.k_scale, .v = run.call.attributes.v_scale}};
 }
 
-/// The bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write after each other,
-/// except for the payload of NaNs. The rotated k is stored only in the cache.
+/// Computes the bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write one after
+/// the other, except for the payload of NaNs. The rotated k is stored only in the cache.
 bool launch_rope_kv_write(device::Stream& stream,
                           const KernelTable& kernels,
                           const Tensor& q,  // [num_tokens, heads, head_dim], strided

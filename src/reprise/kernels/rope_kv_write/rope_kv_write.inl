@@ -2,7 +2,7 @@
 // then of k, then of v. \pre the head belongs to k or v
 inline char* row_of_head(const RopeAndCache& a, int64_t token, int64_t head) {
   const int64_t slot = a.slot_mapping[token];
-  // A write to a slot beyond the cache would change foreign memory.
+  // A write to a slot beyond the cache would overwrite other memory.
   if (slot < 0 || slot >= a.num_slots) return nullptr;
   const bool is_key = head < a.heads + a.kv_heads;
   return static_cast<char*>(is_key ? a.key_cache : a.value_cache) +

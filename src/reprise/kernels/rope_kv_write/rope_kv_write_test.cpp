@@ -15,7 +15,8 @@ constexpr int64_t kMaxPosition = 50;
 
 class RopeKvWrite : public KernelTest {
  protected:
-  // Caches begin as NaNs, which the rows that nobody writes must stay.
+  // All bytes of the caches begin as 0xFF, so they hold NaNs; rows that no kernel writes must keep
+  // them.
   struct Results {
     Tensor q;
     Tensor key_cache;

@@ -7,8 +7,8 @@
 namespace reprise::kernels {
 
 struct alignas(16) ScaleExpertsArguments {
-  const float* weights;    // [rows, width], dense; as experts and out
-  const int32_t* experts;  // below the number of scales; negative: the result is 0
+  const float* weights;    // [rows, width], dense, like experts and out
+  const int32_t* experts;  // less than the number of scales; negative: the result is 0
   const void* scales;      // [experts], dense
   float* out;
   RowTiles tiles;  // of out

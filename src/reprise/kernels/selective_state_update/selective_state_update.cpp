@@ -24,9 +24,10 @@ bool launch_selective_state_update(device::Stream& stream,
   const int64_t heads = states.state.size(1);
   const int64_t head_dim = states.state.size(2);
   const int64_t state_size = states.state.size(3);
-  REPRISE_ASSERT(in.a_log.is_dense() && out.is_dense() && state_size <= kMaxStateSize,
-                 "selective_state_update: a state of {}, or a tensor that is not dense",
-                 state_size);
+  REPRISE_ASSERT(
+      in.a_log.is_dense() && out.is_dense() && state_size <= kMaxStateSize,
+      "selective_state_update: a state of {} elements is too large, or a tensor is not dense",
+      state_size);
   const SelectiveStateUpdateArguments arguments = {
       .x = in.x.data(),
       .dt = in.dt.data(),

@@ -12,7 +12,8 @@ namespace reprise::kernels {
 /// and the result is h * c + d * x. Neighbouring heads share b and c. Requests, slots and states
 /// are used as by causal_conv1d.
 struct SelectiveStateInputs {
-  const Tensor& x;        // [num_tokens, heads * head_dim], rows may be strided, like those below
+  // [num_tokens, heads * head_dim]; rows may be strided, also those of the members below.
+  const Tensor& x;
   const Tensor& dt;       // [num_tokens, heads]
   const Tensor& b;        // [num_tokens, groups * state_size]
   const Tensor& c;        // like b

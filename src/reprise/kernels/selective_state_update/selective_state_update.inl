@@ -8,8 +8,8 @@ REPRISE_INLINE float softplus(float x) {
   return x > 20.0F ? x : __builtin_log1pf(scalar_of(exp(broadcast(x))));
 }
 
-// One head over the tokens of a request. The order of each sum depends on state_size alone, and a
-// token changes the state by the same steps in a prompt as in decode.
+// Computes one head over the tokens of a request. The order of each sum depends only on state_size,
+// and a token changes the state by the same operations in a prompt and in decode.
 template <typename T>
 inline void update_head(const SelectiveStateUpdateArguments& a,
                         const RequestTokens& tokens,

@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// The kernels keep what the heads of a group share on their stack. Published models have up to
-/// 256.
+/// The kernels keep values that the heads of a group share on their stack. Published models have up
+/// to 256.
 inline constexpr int64_t kMaxStateSize = 1024;
 
 struct alignas(16) SelectiveStateUpdateArguments {

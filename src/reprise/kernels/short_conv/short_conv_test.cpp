@@ -46,7 +46,7 @@ TEST_P(ShortConv, agrees_with_the_reference) {
       expect_close(
           out, want, 1.01 * rounding_error(dtype()) + 1e-5, 1.01 * underflow_error(dtype()) + 1e-5);
       for (int64_t row = 4; row < kTokens; ++row) EXPECT_EQ(element(out, row, 0), 0.0);
-      // A product of two elements is exact in double, so both round it alike.
+      // A product of two elements is exact in double, so both round it in the same way.
       expect_same_bits(state, want_state);
     }
   }

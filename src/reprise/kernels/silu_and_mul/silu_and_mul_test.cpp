@@ -46,7 +46,7 @@ TEST_P(SiluAndMul, saturates_without_nan) {
   }
   const Tensor out = run(x);
   for (int64_t i = 0; i < 8; ++i) {
-    // rounded as x was; tiny results of very negative gates may be zero
+    // rounded like x; tiny results of very negative gates may be zero
     const double want = gates[i] > 0 ? element(x, 0, i) : 0.0;
     EXPECT_NEAR(element(out, 0, i), want, 1e-30) << gates[i];
   }

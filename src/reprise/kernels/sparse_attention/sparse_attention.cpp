@@ -32,9 +32,10 @@ bool launch_sparse_attention(device::Stream& stream,
   for (const Tensor* rows : {&call.q, &call.index_q, &call.index_weights, &call.block_table}) {
     require_dense_rows(*rows, "sparse attention");
   }
-  REPRISE_ASSERT(call.kv_cache.is_dense() && call.out.is_dense() && call.top_k > 0,
-                 "sparse attention: cache and out must be dense, and {} positive",
-                 call.top_k);
+  REPRISE_ASSERT(
+      call.kv_cache.is_dense() && call.out.is_dense() && call.top_k > 0,
+      "sparse attention: cache and out must be dense, and top_k must be positive, got {}",
+      call.top_k);
   const SparseAttentionArguments arguments = {
       .q = call.q.data(),
       .kv_cache = call.kv_cache.data(),

@@ -22,9 +22,9 @@ struct SparseAttentionCall {
   int64_t top_k = 0;
 };
 
-/// Attention of each token over the top_k positions that it chooses. The result of a token depends
-/// on no other token of the step.
-/// \throws InvalidArgument if a size is more than the kernel's stack can hold
+/// Attention of each token over the top_k positions that the token chooses. The result of a token
+/// does not depend on any other token of the step. \throws InvalidArgument if a size is larger than
+/// the kernel's stack supports
 bool launch_sparse_attention(device::Stream& stream,
                              const KernelTable& kernels,
                              const SparseAttentionCall& call);

@@ -2,7 +2,7 @@
 // section 2.1. The index score of a position is the sum over heads of weight * relu(query . key).
 // Where scores are equal, the earlier position is chosen.
 
-/// The best positions so far: a heap whose first entry is the worst of them.
+/// The best positions so far: a heap whose first entry is the worst of these.
 class ChosenPositions {
  public:
   explicit ChosenPositions(int64_t most) : most_(most) {}
@@ -17,9 +17,9 @@ class ChosenPositions {
       sink(count_);
     }
   }
-  /// Writes the positions in ascending order. Nothing may be offered afterwards.
+  /// Writes the positions in ascending order. offer() must not be called afterwards.
   int64_t take(int32_t* positions) {
-    // Equal scores make a heap of positions, whose first entry is the largest one.
+    // Ordered by position, the entries are a heap whose first entry is the largest position.
     for (int64_t i = 0; i < count_; ++i) entries_[i].score = 0;
     for (int64_t i = 1; i < count_; ++i) rise(i);
     for (int64_t size = count_; size > 0; --size) {
@@ -65,7 +65,7 @@ class ChosenPositions {
   Entry entries_[kMaxSparsePositions];
 };
 
-/// One token with some of its heads.
+/// Computes one token with some of its heads.
 template <typename T>
 class SparseAttention {
  public:
@@ -122,7 +122,7 @@ class SparseAttention {
     }
     return chosen.take(positions_);
   }
-  /// The score of one key. Its products with the queries of all heads are kKeys apart.
+  /// Returns the score of one key. Its products with the queries of all heads are kKeys apart.
   float index_score(const float* products) const {
     const T* weights = static_cast<const T*>(a_.index_weights) + token_ * a_.index_weights_stride;
     float score = 0;
@@ -153,7 +153,7 @@ class SparseAttention {
       add_values(keys, weights, count, correction, sums_ + head * a_.value_dim);
     }
   }
-  /// Writes the weights of the positions over their scores, and returns the factor of earlier sums.
+  /// Replaces the scores by the weights of the positions, and returns the factor of earlier sums.
   float update_softmax_of(int64_t head, float* scores, int count) {
     float largest = largest_[head];
     for (int i = 0; i < count; ++i) {

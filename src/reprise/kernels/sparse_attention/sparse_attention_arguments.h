@@ -26,7 +26,7 @@ struct alignas(16) SparseAttentionArguments {
   int64_t heads;
   int64_t blocks_per_token;
   int64_t head_dim;   // of queries, and of the key in a row of the cache
-  int64_t value_dim;  // the first elements of that key
+  int64_t value_dim;  // the value is the first elements of that key
   int64_t index_heads;
   int64_t index_dim;
   int64_t block_size;
@@ -34,13 +34,13 @@ struct alignas(16) SparseAttentionArguments {
   float scale;
 };
 
-/// The chosen positions lie on the kernel's stack; published models choose 2048.
+/// The chosen positions are on the kernel's stack; published models choose 2048.
 inline constexpr int64_t kMaxSparsePositions = 2048;
 /// Published models have 32 and 64.
 inline constexpr int64_t kMaxIndexHeads = 128;
 /// The heads of a block share the choice of positions.
 inline constexpr int64_t kSparseHeads = 8;
-/// The limit for value_dim, whose sums lie on the stack.
+/// The limit for value_dim: its sums are on the stack.
 inline constexpr int64_t kMaxSparseValueDim = 512;
 
 }  // namespace reprise::kernels

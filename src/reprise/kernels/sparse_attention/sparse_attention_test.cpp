@@ -24,7 +24,7 @@ struct Sizes {
 
 class SparseAttention : public KernelTest {
  protected:
-  // Requests of given lengths, each with its last tokens; blocks lie in reverse order.
+  // Sets up requests of given lengths, each with its last tokens. The blocks are in reverse order.
   void set_up(const Sizes& sizes, std::vector<int> query_lens, const std::vector<int>& lens) {
     sizes_ = sizes;
     lens_ = lens;
@@ -78,7 +78,7 @@ class SparseAttention : public KernelTest {
     }
     return score;
   }
-  // The positions of a token that the definition chooses.
+  // The positions that a token chooses by the definition.
   std::vector<int64_t> chosen(size_t request, int64_t token, int64_t context) const {
     std::vector<int64_t> positions;
     std::vector<double> scores;
@@ -142,7 +142,8 @@ class SparseAttention : public KernelTest {
 };
 
 TEST_P(SparseAttention, sees_the_positions_of_the_highest_index_scores) {
-  // Contexts below, at and above the number of chosen positions, and of several chunks.
+  // The contexts are shorter than, as long as and longer than the number of chosen positions, and
+  // have several chunks.
   set_up({}, {1, 4, 2, 3}, {3, 6, 40, 70});
   expect_agrees();
   set_up({.heads = 9, .top_k = 33}, {2, 1}, {70, 33});
@@ -171,7 +172,7 @@ TEST_P(SparseAttention, prefers_earlier_positions_of_equal_scores) {
 TEST_P(SparseAttention, a_token_alone_has_the_bits_that_it_has_in_a_batch) {
   set_up({}, {4}, {40});
   const Tensor batch = run();
-  // The same last token, as the only one of a step.
+  // The last token again, as the only token of a step.
   const Tensor q = q_;
   const Tensor index_q = index_q_;
   const Tensor weights = index_weights_;

@@ -12,7 +12,7 @@ struct alignas(16) SwigluoaiAndMulArguments {
   float limit;
 };
 
-/// The published models have no other value.
+/// All published models have this value.
 inline constexpr float kSwigluoaiAlpha = 1.702F;
 
 }  // namespace reprise::kernels

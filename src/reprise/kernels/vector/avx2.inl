@@ -31,7 +31,7 @@ REPRISE_INLINE __m256i lane_index() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5,
 REPRISE_INLINE __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane_index());
 }
-/// The first n of eight 16-bit elements, then zeros.
+/// Loads the first n of eight 16-bit elements; the others are zeros.
 REPRISE_INLINE __m128i load_first_16bit(const void* p, int n) {
   alignas(16) uint16_t elements[kLanes] = {};
   __builtin_memcpy(elements, p, static_cast<size_t>(n) * 2);
@@ -71,14 +71,15 @@ REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm256_cvtph_ps(load_first_16bit(p, n));
 }
 
-/// The first n of 16 bytes, then zeros.
+/// Loads the first n of 16 bytes; the others are zeros.
 REPRISE_INLINE __m128i load_first_8bit(const void* p, int n) {
   alignas(16) uint8_t elements[16] = {};
   __builtin_memcpy(elements, p, static_cast<size_t>(n));
   return _mm_load_si128(reinterpret_cast<const __m128i*>(elements));
 }
-/// Eight float8 in the low half. The bits of a float8, put into the places of a float16's, are a
-/// number that is 2^8 too small, subnormals included. Only a float8 NaN becomes a number, 480.
+/// Widens eight float8 in the low half. Moved to the same fields of a float16, the bits of a float8
+/// are a number that is too small by the factor 2^8; this holds for subnormals, too. Only the NaN
+/// of float8 becomes a number, 480.
 REPRISE_INLINE Vec widen_f8(__m128i v) {
   const __m128i shifted = _mm_slli_epi16(_mm_cvtepi8_epi16(v), 7);  // copies the sign into two bits
   const __m128i half = _mm_andnot_si128(_mm_set1_epi16(0x4000), shifted);
@@ -132,14 +133,14 @@ REPRISE_INLINE void store_first(Float16* p, Vec v, int n) {
   store_first_16bit(p, narrow_f16(v), n);
 }
 
-/// v in lanes [begin, end), `other` elsewhere.
+/// Keeps v in lanes [begin, end), and takes `other` elsewhere.
 REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const __m256i below = _mm256_cmpgt_epi32(_mm256_set1_epi32(begin), lane_index());
   const __m256i kept = _mm256_andnot_si256(below, first_lanes(end));
   return _mm256_blendv_ps(broadcast(other), v, _mm256_castsi256_ps(kept));
 }
 
-/// v in the lanes where x is at least `least`, 0 elsewhere.
+/// Keeps v in the lanes where x is at least `least`, and 0 elsewhere.
 REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) {
   return _mm256_and_ps(v, _mm256_cmp_ps(x, least, _CMP_GE_OQ));
 }
@@ -147,7 +148,8 @@ REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) {
 REPRISE_INLINE __m128 fold(Vec v) {
   return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
-/// Four sums, each in the order of one tree: halves, then lanes 0+2 and 1+3, then both.
+/// Computes four sums, each in the order of the same tree: halves, then lanes 0+2 and 1+3, then
+/// both.
 REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 fa = fold(a);
   const __m128 fb = fold(b);
@@ -167,7 +169,8 @@ REPRISE_INLINE float maximum(Vec v) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-/// The 8 words of each of 8 rows from `element` on: word i of row r becomes lane r of lines[i].
+/// Transposes the 8 words of each of 8 rows from `element` on: word i of row r becomes lane r of
+/// lines[i].
 template <typename T>
 REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (&lines)[kLanes]) {
 #pragma GCC unroll 2
@@ -188,7 +191,7 @@ REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (
     lines[half + 3] = _mm256_shuffle_ps(ab_high, cd_high, 0xee);
   }
 }
-/// The first, or the second, elements of pairs of bfloat16.
+/// Either the first or the second elements of pairs of bfloat16.
 REPRISE_INLINE Vec first_of_pairs(Vec pairs) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
 }
@@ -198,7 +201,8 @@ REPRISE_INLINE Vec second_of_pairs(Vec pairs) {
 }
 REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
-/// Sums of products of T: the elements of one load, and their product with those of another load.
+/// Sums of products of type T: the elements of one load, and their product with those of another
+/// load.
 template <typename T>
 struct Dot {
   using Packet = Vec;
@@ -209,7 +213,7 @@ struct Dot {
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
   static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
-/// Two neighbouring elements as one number.
+/// Loads two neighbouring elements as one 32-bit number.
 REPRISE_INLINE int load_pair(const BFloat16* p) {
   int pair;
   __builtin_memcpy(&pair, p, sizeof(pair));
@@ -278,7 +282,7 @@ REPRISE_INLINE void sum4(__m256i a, __m256i b, __m256i c, __m256i d, int32_t* ou
 // Register tile of products with panels: rows x vectors.
 constexpr int kPairTileRows = 2;
 constexpr int kPairTileVecs = 4;
-// Register tile of dot products: 16 registers.
+// Register tile of dot products. It uses 16 registers.
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;
 constexpr int kSingleRowColumns = 8;

@@ -1,5 +1,5 @@
-// Sixteen float lanes: AVX-512 F/BW/VL/DQ. With REPRISE_ISA_HAS_BF16 products of bfloat16 pairs go
-// through vdpbf16ps; with REPRISE_ISA_HAS_VNNI products of bytes go through vpdpbusd.
+// Sixteen float lanes: AVX-512 F/BW/VL/DQ. With REPRISE_ISA_HAS_BF16, products of bfloat16 pairs
+// use vdpbf16ps; with REPRISE_ISA_HAS_VNNI, products of bytes use vpdpbusd.
 
 using Vec = __m512;
 constexpr int kLanes = 16;
@@ -58,8 +58,8 @@ REPRISE_INLINE Vec load_first(const BFloat16* p, int n) {
 REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
-/// The bits of a float8, put into the places of a float16's, are a number that is 2^8 too small,
-/// subnormals included. Only a float8 NaN becomes a number.
+/// Moved to the same fields of a float16, the bits of a float8 are a number that is too small by
+/// the factor 2^8; this holds for subnormals, too. Only the NaN of float8 becomes a number.
 REPRISE_INLINE Vec widen_f8(__m128i v) {
   const __m256i shifted =
       _mm256_slli_epi16(_mm256_cvtepi8_epi16(v), 7);  // copies the sign into two bits
@@ -105,13 +105,13 @@ REPRISE_INLINE void store_first(Float16* p, Vec v, int n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_f16(v));
 }
 
-/// v in lanes [begin, end), `other` elsewhere; 0 <= begin, end <= 16.
+/// Keeps v in lanes [begin, end), and takes `other` elsewhere; 0 <= begin, end <= 16.
 REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const unsigned kept = ((1U << end) - 1U) & ~((1U << begin) - 1U);
   return _mm512_mask_mov_ps(broadcast(other), static_cast<__mmask16>(kept), v);
 }
 
-/// v in the lanes where x is at least `least`, 0 elsewhere.
+/// Keeps v in the lanes where x is at least `least`, and 0 elsewhere.
 REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, least, _CMP_GE_OQ), v);
 }
@@ -136,8 +136,8 @@ REPRISE_INLINE float sum(Vec v) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-/// The same sums, in the same order, of a whole 4 x 4 tile. The vectors are folded together, so
-/// that each of the four steps halves their number: 15 additions instead of 56.
+/// Computes the same sums of a whole 4 x 4 tile, in the same order. Each of the four steps combines
+/// vectors and halves their number: 15 additions instead of 56.
 REPRISE_INLINE void sum_tile(const Vec (&sums)[4][4], float* out, int64_t out_stride) {
   const auto halves = [](Vec a, Vec b) REPRISE_LAMBDA_INLINE {
     return add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
@@ -160,9 +160,9 @@ REPRISE_INLINE void sum_tile(const Vec (&sums)[4][4], float* out, int64_t out_st
   _mm_storeu_ps(out + 2 * out_stride, _mm512_extractf32x4_ps(rows, 2));
   _mm_storeu_ps(out + 3 * out_stride, _mm512_extractf32x4_ps(rows, 3));
 }
-/// The 16 words of each of 16 rows from `element` on: word i of row r becomes lane r of lines[i].
-/// Loads of half a vector take the place of a quarter of the shuffles, of which a core computes
-/// only one at a time.
+/// Transposes the 16 words of each of 16 rows from `element` on: word i of row r becomes lane r of
+/// lines[i]. Loads of half a vector replace a quarter of the shuffles, because a core executes only
+/// one shuffle at a time.
 template <typename T>
 REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (&lines)[kLanes]) {
 #pragma GCC unroll 2
@@ -196,7 +196,7 @@ REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (
     }
   }
 }
-/// The first, or the second, elements of pairs of bfloat16.
+/// Either the first or the second elements of pairs of bfloat16.
 REPRISE_INLINE Vec first_of_pairs(Vec pairs) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
 }
@@ -207,7 +207,8 @@ REPRISE_INLINE Vec second_of_pairs(Vec pairs) {
 REPRISE_INLINE float maximum(Vec v) { return _mm512_reduce_max_ps(v); }
 REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
-/// Sums of products of T: the elements of one load, and their product with those of another load.
+/// Sums of products of type T: the elements of one load, and their product with those of another
+/// load.
 template <typename T>
 struct Dot {
   using Packet = Vec;
@@ -223,7 +224,7 @@ REPRISE_INLINE __m512i load_first_32(const BFloat16* p, int n) {
   return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1ULL << n) - 1ULL), p);
 }
 
-/// Two neighbouring elements as one number.
+/// Loads two neighbouring elements as one 32-bit number.
 REPRISE_INLINE int load_pair(const BFloat16* p) {
   int pair;
   __builtin_memcpy(&pair, p, sizeof(pair));
@@ -245,8 +246,8 @@ REPRISE_INLINE void interleave(BFloat16* to, const BFloat16* first, const BFloat
   _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
   _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi16(a, high, b));
 }
-/// Lane r is `reduce` over all lanes of rows[r], in an order that is the same for all rows. The
-/// other lanes repeat them.
+/// Lane r of the result is `reduce` over all lanes of rows[r], in an order that is the same for all
+/// rows. The other lanes repeat these results.
 template <typename Reduce>
 REPRISE_INLINE Vec reduce_rows(const Vec (&rows)[8], const Reduce& reduce) {
   Vec pairs[4];
@@ -272,7 +273,7 @@ REPRISE_INLINE Vec max_of_rows(const Vec (&rows)[8]) {
 REPRISE_INLINE Vec sum_of_rows(const Vec (&rows)[8]) {
   return reduce_rows(rows, [](Vec a, Vec b) REPRISE_LAMBDA_INLINE { return add(a, b); });
 }
-/// Rounds to bfloat16, subnormal numbers to zero, and returns what was stored.
+/// Rounds to bfloat16, with subnormal numbers as zero, stores the result and returns it.
 REPRISE_INLINE Vec store_rounded(BFloat16* p, Vec v) {
   const auto rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
@@ -362,7 +363,7 @@ constexpr int kPairTileRows = 6;
 constexpr int kPairTileRows = 4;
 #endif
 constexpr int kPairTileVecs = 4;
-// Register tile of dot products: 32 registers.
+// Register tile of dot products. It uses 32 registers.
 constexpr int kTileRows = 4;
 constexpr int kTileColumns = 4;
 constexpr int kSingleRowColumns = 8;

@@ -16,7 +16,7 @@ inline void sum_tile(const Sum (&sums)[kRows][kColumns], Result* out, int64_t ou
 }
 
 // A register tile of dot products: out[r][c] = x[r] . w[c] over k elements. The order of each sum
-// depends on k alone and not on the tile, so a row has the same bits in any batch. Sums of int8 are
+// depends only on k and not on the tile, so a row has the same bits in any batch. Sums of int8 are
 // exact, in int32.
 template <typename T, int kRows, int kColumns>
 inline void dot_tile(const T* const* x,

@@ -2,8 +2,8 @@
 // Source: Cephes expf (Moshier): range reduction by ln 2 in two parts, and a minimax polynomial. It
 // differs in the scaling, which keeps subnormal results. The error is below 2 ulp. exp(NaN) is NaN.
 REPRISE_INLINE Vec exp(Vec x) {
-  // Beyond these limits the result is 0 or infinity. The constant is the first operand, which keeps
-  // a NaN.
+  // Beyond these limits the result is 0 or infinity. The constant is the first operand, so that a
+  // NaN stays a NaN.
   x = max(broadcast(-104.0F), x);
   x = min(broadcast(89.0F), x);
   const Vec n = round_nearest(mul(x, broadcast(1.44269504088896341F)));

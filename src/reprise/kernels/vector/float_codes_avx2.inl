@@ -1,17 +1,18 @@
-// Codes of panels of small floats (tensor/float_panels.h) as numbers: a vector of all 16 columns
-// for each element.
+// Converts codes of panels of small floats (tensor/float_panels.h) to numbers: one vector of all 16
+// columns for each element.
 
 /// Float8, both types: 32 bytes are a pair of elements of 16 columns.
 template <bool kIsE5M2>
 struct Float8Codes {
-  static constexpr int kElements = 4;  // of a column, that are decoded at once
-  /// A number is the decoded one times that.
+  static constexpr int kElements = 4;  // elements of a column that are decoded at once
+  /// A number is the decoded one times this factor.
   static constexpr float kFactor = kIsE5M2 ? 1.0F : 256.0F;
   struct Table {};
   static REPRISE_INLINE Table load_table(const uint8_t*) { return {}; }
 
-  /// The bits of E5M2 are the upper half of a float16. Those of E4M3, put into the places of a
-  /// float16's, are a number that is 2^8 too small, subnormals included.
+  /// The bits of E5M2 are the upper half of a float16. The bits of E4M3, moved to the same fields
+  /// of a float16, are a number that is too small by the factor 2^8; this holds for subnormals,
+  /// too.
   static REPRISE_INLINE Panel::Floats floats(__m256i upper_bytes) {
     __m256i halves;
     if constexpr (kIsE5M2) {
@@ -41,7 +42,8 @@ struct Float4Codes {
   static REPRISE_INLINE Table load_table(const uint8_t* p) { return Panel::load_f32(p); }
 
   static REPRISE_INLINE Vec look_up(__m256i codes, const Table& table) {
-    // A look-up takes the lowest three bits of an index. The fourth chooses the half of the table.
+    // A look-up uses the lowest three bits of an index. The fourth bit selects the half of the
+    // table.
     const __m256 fourth = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));
     return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.first, codes),
                             _mm256_permutevar8x32_ps(table.last, codes),
@@ -60,7 +62,8 @@ struct Float4Codes {
 // Register tile: rows x panels. It uses 13 of 16 registers.
 constexpr int kFloatTileRows = 5;
 constexpr int kFloatTilePanels = 1;
-// Panels that a single row is multiplied with at once.
+// Number of panels with which a single row is multiplied at once.
 constexpr int kFloatRowPanels = 2;
-// Rows that read codes through registers. More rows share codes that are decoded once.
+// Up to this number of rows, codes are decoded in registers. More rows share codes that are decoded
+// once.
 constexpr int kFloatFewRows = 2;

@@ -1,18 +1,19 @@
-// Codes of panels of small floats (tensor/float_panels.h) as numbers: a vector of all 16 columns
-// for each element.
+// Converts codes of panels of small floats (tensor/float_panels.h) to numbers: one vector of all 16
+// columns for each element.
 
 /// Float8, both types: 64 bytes are two pairs of elements of 16 columns.
 template <bool kIsE5M2>
 struct Float8Codes {
-  static constexpr int kElements = 4;  // of a column, that are decoded at once
-  /// A number is the decoded one times that.
+  static constexpr int kElements = 4;  // elements of a column that are decoded at once
+  /// A number is the decoded one times this factor.
   static constexpr float kFactor = kIsE5M2 ? 1.0F : 256.0F;
   struct Table {};
   static REPRISE_INLINE Table load_table(const uint8_t*) { return {}; }
   static REPRISE_INLINE Table load_bf16_table(const uint8_t*) { return {}; }
 
-  /// The bits of E5M2 are the upper half of a float16. Those of E4M3, put into the places of a
-  /// float16's, are a number that is 2^8 too small, subnormals included.
+  /// The bits of E5M2 are the upper half of a float16. The bits of E4M3, moved to the same fields
+  /// of a float16, are a number that is too small by the factor 2^8; this holds for subnormals,
+  /// too.
   static REPRISE_INLINE __m512i halves(__m512i upper_bytes) {
     if constexpr (kIsE5M2) {
       return _mm512_and_si512(upper_bytes, _mm512_set1_epi16(static_cast<int16_t>(0xff00)));
@@ -39,7 +40,7 @@ struct Float4Codes {
   static constexpr float kFactor = 1.0F;
   using Table = Vec;
   static REPRISE_INLINE Table load_table(const uint8_t* p) { return Panel::load_f32(p); }
-  /// The numbers rounded to bfloat16.
+  /// Loads the numbers of the table, rounded to bfloat16.
   static REPRISE_INLINE Table load_bf16_table(const uint8_t* p) {
     return widen_bf16(narrow_bf16(load_table(p)));
   }
@@ -48,14 +49,14 @@ struct Float4Codes {
     __m512i codes = _mm512_loadu_si512(p);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
-      // The look-up takes the lowest four bits of an index.
+      // The look-up uses the lowest four bits of an index.
       out[i] = _mm512_permutexvar_ps(codes, table);
       codes = _mm512_srli_epi32(codes, 4);
     }
   }
 };
 
-/// Stores pairs of two elements of 16 columns, which bfloat16 has exactly: [16][2].
+/// Stores pairs of two elements of 16 columns, which bfloat16 represents exactly: [16][2].
 REPRISE_INLINE void store_bf16_pairs(BFloat16* p, Vec even, Vec odd) {
   const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
   _mm512_storeu_si512(p, _mm512_mask_blend_epi16(0xaaaaaaaaU, low, _mm512_castps_si512(odd)));
@@ -64,8 +65,9 @@ REPRISE_INLINE void store_bf16_pairs(BFloat16* p, Vec even, Vec odd) {
 // Register tile: rows x panels. It uses 15 of 32 registers, and no load waits for another.
 constexpr int kFloatTileRows = 6;
 constexpr int kFloatTilePanels = 2;
-// Panels that a single row is multiplied with at once, so that their sums need not wait for each
-// other.
+// Number of panels with which a single row is multiplied at once, so that their sums need not wait
+// for each other.
 constexpr int kFloatRowPanels = 4;
-// Rows that read codes through registers. More rows share codes that are decoded once.
+// Up to this number of rows, codes are decoded in registers. More rows share codes that are decoded
+// once.
 constexpr int kFloatFewRows = 2;

@@ -1,11 +1,11 @@
-// Codes of panels of small floats (tensor/float_panels.h) as numbers: those of all 16 columns for
+// Converts codes of panels of small floats (tensor/float_panels.h) to numbers: all 16 columns for
 // each element.
 
 /// Float8, both types: 32 bytes are a pair of elements of 16 columns.
 template <bool kIsE5M2>
 struct Float8Codes {
-  static constexpr int kElements = 4;  // of a column, that are decoded at once
-  /// A number is the decoded one times that.
+  static constexpr int kElements = 4;  // elements of a column that are decoded at once
+  /// A number is the decoded one times this factor.
   static constexpr float kFactor = 1.0F;
   struct Table {};
   static REPRISE_INLINE Table load_table(const uint8_t*) { return {}; }
@@ -27,7 +27,7 @@ struct Float4Codes {
   static constexpr float kFactor = 1.0F;
   using Table = Panel::Floats;
   static REPRISE_INLINE Table load_table(const uint8_t* p) { return Panel::load_f32(p); }
-  /// The numbers rounded to bfloat16.
+  /// Loads the numbers of the table, rounded to bfloat16.
   static REPRISE_INLINE Table load_bf16_table(const uint8_t* p) {
     Table table = load_table(p);
     for (float& number : table.of) {
@@ -48,7 +48,7 @@ struct Float4Codes {
   }
 };
 
-/// Stores pairs of two elements of 16 columns, which bfloat16 has exactly: [16][2].
+/// Stores pairs of two elements of 16 columns, which bfloat16 represents exactly: [16][2].
 REPRISE_INLINE void store_bf16_pairs(BFloat16* p,
                                      const Panel::Floats& even,
                                      const Panel::Floats& odd) {
@@ -61,7 +61,8 @@ REPRISE_INLINE void store_bf16_pairs(BFloat16* p,
 // Register tile: rows x panels.
 constexpr int kFloatTileRows = 2;
 constexpr int kFloatTilePanels = 1;
-// Panels that a single row is multiplied with at once.
+// Number of panels with which a single row is multiplied at once.
 constexpr int kFloatRowPanels = 1;
-// Rows that read codes through registers. More rows share codes that are decoded once.
+// Up to this number of rows, codes are decoded in registers. More rows share codes that are decoded
+// once.
 constexpr int kFloatFewRows = 1;

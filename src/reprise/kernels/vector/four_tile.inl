@@ -1,13 +1,14 @@
 // Products of int8 rows with a weight in panels (tensor/int8_panels.h). The sums are exact.
 
-// The weights that a single row asks for ahead, in lines: decoding is as fast as memory.
+// The distance in lines at which a single row prefetches weights: with it, decoding reads at the
+// full speed of the memory.
 constexpr int64_t kFoursAhead = 64;
-// Panels that a single row is multiplied with at once, so that their sums need not wait for each
-// other.
+// Number of panels with which a single row is multiplied at once, so that their sums need not wait
+// for each other.
 constexpr int kSingleRowPanels = 4;
 
-/// sums[r][p] += the products of row r with the outputs of panel p. The first stretch begins with
-/// what the instruction set needs.
+/// sums[r][p] += the products of row r with the outputs of panel p. In the first stretch, the sums
+/// begin with the start values of the instruction set.
 template <int kRows, int kPanels, bool kAsks>
 inline void four_tile(const int8_t* const* x,
                       const int8_t* const* panels,
@@ -20,7 +21,7 @@ inline void four_tile(const int8_t* const* x,
   Panel::Sums sums[kRows][kPanels];
 #pragma GCC unroll 8
   for (int p = 0; p < kPanels; ++p) {
-    // The sums of the codes lie behind the codes and the scales.
+    // The sums of the codes follow the codes and the scales.
     const Panel::Sums start = Panel::start_bytes(panels[p] + (depth + 4) * kPanelColumns);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {

@@ -5,7 +5,7 @@ struct Number {
   static constexpr int value = kValue;
 };
 
-// Calls f(Number<kBegin>), ..., f(Number<kEnd - 1>): numbers that may be template arguments.
+// Calls f(Number<kBegin>), ..., f(Number<kEnd - 1>): f can use the numbers as template arguments.
 template <int kBegin, int kEnd, typename F>
 REPRISE_INLINE void for_numbers(const F& f) {
   if constexpr (kBegin < kEnd) {

@@ -1,12 +1,14 @@
 // Products of bfloat16 rows with a weight in panels (tensor/column_panels.h). Each lane adds the
-// products of one output, pair after pair. So the order of a sum depends on nothing but the depth,
-// and a row has the same bits in any batch.
+// products of one output, pair after pair. So the order of a sum depends only on the depth, and a
+// row has the same bits in any batch.
 
-// The weights that a single row asks for ahead, in lines: decoding is as fast as memory.
+// The distance in lines at which a single row prefetches weights: with it, decoding reads at the
+// full speed of the memory.
 constexpr int64_t kPairsAhead = 64;
 
-/// sums[r][v] += the products of row r with the outputs of `weight[v]`, which begins with their
-/// first pairs; those of the next pairs are a panel's line further. The first stretch begins at 0.
+/// sums[r][v] += the products of row r with the outputs of `weight[v]`, which begins with the first
+/// pairs of these outputs; the next pairs follow at the distance of a panel's line. In the first
+/// stretch, the sums begin at 0.
 template <int kRows, int kVecs, bool kAsks>
 inline void pair_tile(const BFloat16* const* x,
                       const BFloat16* const* weight,

@@ -33,7 +33,8 @@ struct Panel {
                                         : _mm256_srli_epi16(plane, kShift < 0 ? -kShift : 0);
     return _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>(mask)));
   }
-  /// The bits of `mask` of `plane` shifted to the left; a negative shift is one to the right.
+  /// The bits of `mask` of `plane`, shifted to the left by kShift; a negative kShift shifts to the
+  /// right.
   template <int kShift>
   static REPRISE_INLINE Codes bits(const Codes& plane, int mask) {
     return {shifted_bits<kShift>(plane.first, mask), shifted_bits<kShift>(plane.last, mask)};
@@ -41,7 +42,7 @@ struct Panel {
   static REPRISE_INLINE Codes either(const Codes& a, const Codes& b) {
     return {_mm256_or_si256(a.first, b.first), _mm256_or_si256(a.last, b.last)};
   }
-  /// The 16 bytes of `table`, by code.
+  /// Looks up the 16 bytes of `table` by code.
   static REPRISE_INLINE Codes look_up(const uint8_t* table, const Codes& codes) {
     const __m256i bytes =
         _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
@@ -62,7 +63,7 @@ struct Panel {
     __builtin_memcpy(&four, x, sizeof(four));
     return _mm256_set1_epi32(four);
   }
-  // Pairs of products are summed in 16 bits, which 2 * 128 * 127 does not leave.
+  // Pairs of products are added in 16 bits, which are sufficient for 2 * 128 * 127.
   static REPRISE_INLINE __m256i add_pairs(__m256i sums, __m256i unsigned_codes, __m256i x) {
     const __m256i pairs = _mm256_maddubs_epi16(unsigned_codes, x);
     return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -72,7 +73,7 @@ struct Panel {
     return add_pairs(sums, _mm256_abs_epi8(weight), _mm256_sign_epi8(x, weight));
   }
   static constexpr int32_t kWideOffset = 0;
-  /// Codes are values + 128; the sums are larger by kWideOffset times the sum of x.
+  /// Codes are values + 128, so the sums are too large by kWideOffset times the sum of x.
   static REPRISE_INLINE Sums add_wide(const Sums& sums, const Codes& codes, Four x) {
     return {add_signed(sums.first, codes.first, x), add_signed(sums.last, codes.last, x)};
   }
@@ -82,7 +83,7 @@ struct Panel {
   }
 
   // Products of signed bytes. The sums of a panel with one row of x begin with start_bytes(). The
-  // bytes become words, because the sums of vpmaddubsw could saturate.
+  // bytes are widened to 16 bits, because the sums of vpmaddubsw could saturate.
   struct Words {
     __m256i even;
     __m256i odd;
@@ -141,7 +142,7 @@ struct Panel {
   static REPRISE_INLINE Floats load_u8(const uint8_t* p) {
     return floats_of(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  /// 2^(e - 128) for 16 bytes e; those below 2 give subnormal numbers.
+  /// 2^(e - 128) for 16 bytes e; values of e below 2 give subnormal numbers.
   static REPRISE_INLINE __m256 powers_of(__m256i e) {
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
@@ -158,7 +159,7 @@ struct Panel {
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
   }
-  /// The low halves of 16 bytes, or the high ones.
+  /// Either the low or the high halves of 16 bytes.
   static REPRISE_INLINE Floats load_low_half(const uint8_t* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return floats_of(_mm_and_si128(bytes, _mm_set1_epi8(15)));

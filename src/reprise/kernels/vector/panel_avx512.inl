@@ -14,7 +14,8 @@ struct Panel {
   static REPRISE_INLINE Codes high_halves(Codes pairs) {
     return low_halves(_mm512_srli_epi16(pairs, 4));
   }
-  /// The bits of `mask` of `plane` shifted to the left; a negative shift is one to the right.
+  /// The bits of `mask` of `plane`, shifted to the left by kShift; a negative kShift shifts to the
+  /// right.
   template <int kShift>
   static REPRISE_INLINE Codes bits(Codes plane, int mask) {
     const __m512i shifted =
@@ -23,7 +24,7 @@ struct Panel {
     return _mm512_and_si512(shifted, _mm512_set1_epi8(static_cast<char>(mask)));
   }
   static REPRISE_INLINE Codes either(Codes a, Codes b) { return _mm512_or_si512(a, b); }
-  /// The 16 bytes of `table`, by code.
+  /// Looks up the 16 bytes of `table` by code.
   static REPRISE_INLINE Codes look_up(const uint8_t* table, Codes codes) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), codes);
@@ -43,7 +44,7 @@ struct Panel {
   }
 #ifdef REPRISE_ISA_HAS_VNNI
   static constexpr int32_t kWideOffset = 128;
-  /// Codes are values + 128; the sums are larger by kWideOffset times the sum of x.
+  /// Codes are values + 128, so the sums are too large by kWideOffset times the sum of x.
   static REPRISE_INLINE Sums add_wide(Sums sums, Codes codes, Four x) {
     return _mm512_dpbusd_epi32(sums, codes, x);
   }
@@ -53,7 +54,7 @@ struct Panel {
   }
 #else
   static constexpr int32_t kWideOffset = 0;
-  // Pairs of products are summed in 16 bits, which 2 * 128 * 127 does not leave.
+  // Pairs of products are added in 16 bits, which are sufficient for 2 * 128 * 127.
   static REPRISE_INLINE Sums add_narrow(Sums sums, Codes codes, Four x) {
     const __m512i pairs = _mm512_maddubs_epi16(codes, x);
     return _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
@@ -120,7 +121,7 @@ struct Panel {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
   }
-  /// 2^(e - 128) for 16 bytes e; those below 2 give subnormal numbers.
+  /// 2^(e - 128) for 16 bytes e; values of e below 2 give subnormal numbers.
   static REPRISE_INLINE Floats load_powers(const uint8_t* p) {
     const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
@@ -132,7 +133,7 @@ struct Panel {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
   }
-  /// The low halves of 16 bytes, or the high ones.
+  /// Either the low or the high halves of 16 bytes.
   static REPRISE_INLINE Floats load_low_half(const uint8_t* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     const __m512i words = _mm512_cvtepu8_epi32(bytes);
@@ -157,7 +158,7 @@ struct Panel {
   static REPRISE_INLINE Floats all(float value) { return broadcast(value); }
   /// Stores the 32 codes of an activation times their scale, rounded to bfloat16.
   static REPRISE_INLINE void store_activations(BFloat16* p, const int8_t* codes, float scale) {
-    // A code in the upper half of 32 bits is 2^16 times as large.
+    // A code is in the upper half of 32 bits, so as an integer it is 2^16 times as large.
     const Floats factor = broadcast(scale * 0x1p-16F);
     const __m512i words =
         _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
@@ -190,8 +191,8 @@ struct Panel {
         p + 32, pair(element(_mm512_srli_epi32(codes, 1)), element(_mm512_srli_epi32(codes, 9))));
   }
 };
-// Register tile of matrix products: 12 sums and as many totals of 32 registers. Two panels share
-// the broadcasts of x.
+// Register tile of matrix products: 12 of 32 registers hold sums, and 12 hold totals. Two panels
+// share the broadcasts of x.
 constexpr int kPanelTileRows = 6;
 constexpr int kPanelTileColumns = 2;  // in panels
 constexpr bool kPanelTilesReadNibbles = true;

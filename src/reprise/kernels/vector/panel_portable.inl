@@ -32,7 +32,8 @@ struct Panel {
     for (int i = 0; i < 64; ++i) codes.of[i] = static_cast<uint8_t>(pairs.of[i] >> 4);
     return codes;
   }
-  /// The bits of `mask` of `plane` shifted to the left; a negative shift is one to the right.
+  /// The bits of `mask` of `plane`, shifted to the left by kShift; a negative kShift shifts to the
+  /// right.
   template <int kShift>
   static REPRISE_INLINE Codes bits(const Codes& plane, int mask) {
     Codes codes;
@@ -48,7 +49,7 @@ struct Panel {
     for (int i = 0; i < 64; ++i) codes.of[i] = a.of[i] | b.of[i];
     return codes;
   }
-  /// The 16 bytes of `table`, by code.
+  /// Looks up the 16 bytes of `table` by code.
   static REPRISE_INLINE Codes look_up(const uint8_t* table, const Codes& codes) {
     Codes values;
     for (int i = 0; i < 64; ++i) values.of[i] = table[codes.of[i] & 15U];
@@ -74,7 +75,7 @@ struct Panel {
   }
   static REPRISE_INLINE Four broadcast_four(const int8_t* x) { return {{x[0], x[1], x[2], x[3]}}; }
   static constexpr int32_t kWideOffset = 128;
-  /// Codes are values + 128; the sums are larger by kWideOffset times the sum of x.
+  /// Codes are values + 128, so the sums are too large by kWideOffset times the sum of x.
   static REPRISE_INLINE Sums add_wide(Sums sums, const Codes& codes, const Four& x) {
     for (int i = 0; i < 16; ++i) {
       for (int j = 0; j < 4; ++j) sums.of[i] += codes.of[4 * i + j] * x.of[j];
@@ -138,7 +139,7 @@ struct Panel {
     for (int i = 0; i < 16; ++i) v.of[i] = static_cast<float>(p[i]);
     return v;
   }
-  /// 2^(e - 128) for 16 bytes e; those below 2 give subnormal numbers.
+  /// 2^(e - 128) for 16 bytes e; values of e below 2 give subnormal numbers.
   static REPRISE_INLINE Floats load_powers(const uint8_t* p) {
     Floats v;
     for (int i = 0; i < 16; ++i) {
@@ -152,7 +153,7 @@ struct Panel {
     for (int i = 0; i < 16; ++i) v.of[i] = static_cast<float>(static_cast<int8_t>(p[i]));
     return v;
   }
-  /// The low halves of 16 bytes, or the high ones.
+  /// Either the low or the high halves of 16 bytes.
   static REPRISE_INLINE Floats load_low_half(const uint8_t* p) {
     Floats v;
     for (int i = 0; i < 16; ++i) v.of[i] = static_cast<float>(p[i] & 15U);

@@ -1,9 +1,9 @@
-// A batch meets a weight in panels a stretch of the depth at a time. The stretch comes from memory
-// for the first rows and from a cache for the others. While they multiply it, memory would be idle:
-// so tiles ask for the next stretch, line by line.
+// A batch is multiplied with a weight in panels one stretch of the depth at a time. The first rows
+// read the stretch from memory, the others from a cache. Memory would be idle during the latter, so
+// tiles prefetch the next stretch, line by line.
 
-/// Where the next stretches begin that a tile asks for. With each line that it multiplies, it asks
-/// for one line of each of them.
+/// The beginnings of the next stretches, which a tile prefetches. With each line that the tile
+/// multiplies, it prefetches one line of each of these stretches.
 struct LinesAhead {
   const char* at[kMaxLinearTileColumns / kPanelColumns];
   int size = 0;
@@ -17,14 +17,16 @@ REPRISE_INLINE void ask_for_line(const LinesAhead& ahead, int64_t line) {
 struct PanelStretch {
   int64_t begin;
   int64_t end;
-  // How many bytes behind this stretch the next one is: that of the same panel, or at its end the
-  // first one of a panel of the next block. 0: nothing is asked for.
+  // The distance in bytes from this stretch to the next one: that of the same panel, or at the
+  // panel's end the first one of a panel of the next block. 0: nothing is prefetched.
   int64_t bytes_ahead = 0;
-  // The panels that this group of rows asks for. The other groups ask for the others.
+  // The first of the panels that this group of rows prefetches. The other groups prefetch the
+  // others.
   int64_t first_panel = 0;
   int64_t last_panel = 0;
 
-  /// For the tile with outputs [column, column + size). `weight[c]` is where column c begins.
+  /// Returns the lines for the tile with outputs [column, column + size). `weight[c]` is the
+  /// address at which column c begins.
   template <typename T>
   LinesAhead ahead(const T* const* weight, int64_t column, int64_t size) const {
     LinesAhead lines;

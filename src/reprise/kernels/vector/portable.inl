@@ -57,13 +57,13 @@ REPRISE_INLINE void store_first(T* p, Vec v, int n) {
   for (int i = 0; i < n; ++i) store_element(p + i, v[i]);
 }
 
-/// v in lanes [begin, end), `other` elsewhere.
+/// Keeps v in lanes [begin, end), and takes `other` elsewhere.
 REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const IntVec lane = {0, 1, 2, 3};
   return ((lane >= begin) & (lane < end)) ? v : broadcast(other);
 }
 
-/// v in the lanes where x is at least `least`, 0 elsewhere.
+/// Keeps v in the lanes where x is at least `least`, and 0 elsewhere.
 REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) { return x >= least ? v : zero(); }
 
 REPRISE_INLINE float sum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
@@ -72,14 +72,15 @@ REPRISE_INLINE float maximum(Vec v) {
   const float b = v[1] > v[3] ? v[1] : v[3];
   return a > b ? a : b;
 }
-/// Four sums, each in the order of sum().
+/// Computes four sums, each in the order of sum().
 REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   out[0] = sum(a);
   out[1] = sum(b);
   out[2] = sum(c);
   out[3] = sum(d);
 }
-/// The 4 words of each of 4 rows from `element` on: word i of row r becomes lane r of lines[i].
+/// Transposes the 4 words of each of 4 rows from `element` on: word i of row r becomes lane r of
+/// lines[i].
 template <typename T>
 REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (&lines)[kLanes]) {
   const auto words = [&](int row) REPRISE_LAMBDA_INLINE {
@@ -93,7 +94,7 @@ REPRISE_INLINE void load_transposed(const T* const* rows, int64_t element, Vec (
   const Vec d = words(3);
   for (int i = 0; i < kLanes; ++i) lines[i] = Vec{a[i], b[i], c[i], d[i]};
 }
-/// The first, or the second, elements of pairs of bfloat16. Little-endian.
+/// Either the first or the second elements of pairs of bfloat16. Little-endian.
 REPRISE_INLINE Vec first_of_pairs(Vec pairs) {
   return reinterpret_cast<Vec>(reinterpret_cast<BitsVec>(pairs) << 16);
 }
@@ -102,7 +103,8 @@ REPRISE_INLINE Vec second_of_pairs(Vec pairs) {
 }
 REPRISE_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
-/// Sums of products of T: the elements of one load, and their product with those of another load.
+/// Sums of products of type T: the elements of one load, and their product with those of another
+/// load.
 template <typename T>
 struct Dot {
   using Packet = Vec;
@@ -146,7 +148,7 @@ struct Dot<BFloat16> {
   }
 };
 
-// The product of two int8 fits into 16 bits. Neighbours are then added as int32.
+// The product of two int8 fits into 16 bits. Neighbours are then added in int32.
 typedef int16_t ShortVec __attribute__((vector_size(16)));
 typedef int8_t ByteVec __attribute__((vector_size(8)));
 template <>
@@ -177,7 +179,7 @@ REPRISE_INLINE void sum4(IntVec a, IntVec b, IntVec c, IntVec d, int32_t* out) {
 // Register tile of products with panels: rows x vectors.
 constexpr int kPairTileRows = 2;
 constexpr int kPairTileVecs = 4;
-// Register tile of dot products: 16 registers of 4 lanes.
+// Register tile of dot products. It uses 16 registers of 4 lanes.
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;
 constexpr int kSingleRowColumns = 4;

@@ -1,15 +1,15 @@
 // tanh and erf as odd rational functions of the clamped argument, for every instruction set. Both
-// are within 3 ulp of the exact value, are exact at 0, and keep a NaN.
-// Source of the coefficients: Eigen, MathFunctionsImpl.h (ptanh_float) and SpecialFunctionsImpl.h
-// (erf for float), which fitted them; here they are evaluated by Horner's rule in float32.
+// are within 3 ulp of the exact value and exact at 0, and a NaN stays a NaN. Source of the
+// coefficients: Eigen, MathFunctionsImpl.h (ptanh_float) and SpecialFunctionsImpl.h (erf for
+// float), whose authors fitted them; here they are evaluated by Horner's rule in float32.
 
 REPRISE_INLINE Vec clamp(Vec x, float limit) {
-  // The constant is the first operand, which keeps a NaN.
+  // The constant is the first operand, so that a NaN stays a NaN.
   return min(broadcast(limit), max(broadcast(-limit), x));
 }
 
 REPRISE_INLINE Vec tanh(Vec x) {
-  x = clamp(x, 7.90531110763549805F);  // tanh rounds to 1 beyond it
+  x = clamp(x, 7.90531110763549805F);  // beyond this value, tanh rounds to 1
   const Vec square = mul(x, x);
   Vec p = broadcast(-2.76076847742355e-16F);
   p = fma(p, square, broadcast(2.00018790482477e-13F));
@@ -24,13 +24,13 @@ REPRISE_INLINE Vec tanh(Vec x) {
   q = fma(q, square, broadcast(4.89352518554385e-03F));
   return div(mul(x, p), q);
 }
-/// A value near x for small x, and never beyond the cap.
+/// The result is close to x for small x, and never beyond the cap.
 REPRISE_INLINE Vec soft_capped(Vec x, float cap) {
   return mul(tanh(div(x, broadcast(cap))), broadcast(cap));
 }
 
 REPRISE_INLINE Vec erf(Vec x) {
-  x = clamp(x, 4.0F);  // erf rounds to 1 beyond it
+  x = clamp(x, 4.0F);  // beyond this value, erf rounds to 1
   const Vec square = mul(x, x);
   Vec p = broadcast(-2.72614225801306e-10F);
   p = fma(p, square, broadcast(2.77068142495902e-08F));

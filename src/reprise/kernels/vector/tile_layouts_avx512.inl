@@ -1,4 +1,5 @@
-// Steps between lanes and the order of tiles. A tile's row of columns holds words of two bfloat16.
+// Operations across lanes and the layout of tiles. A row of the tile of columns holds words of two
+// bfloat16.
 
 struct TileLayouts {
   /// rows[i] becomes column i.
@@ -16,7 +17,7 @@ struct TileLayouts {
       rows[i + 2] = _mm512_unpacklo_epi64(other[i + 1], other[i + 3]);
       rows[i + 3] = _mm512_unpackhi_epi64(other[i + 1], other[i + 3]);
     }
-    // A quarter of rows[4i + j] now has column j, 4 + j, 8 + j or 12 + j of four rows.
+    // Now a quarter of rows[4i + j] holds column j, 4 + j, 8 + j or 12 + j of four rows.
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       other[j] = _mm512_shuffle_i32x4(rows[j], rows[4 + j], 0x88);
@@ -33,7 +34,7 @@ struct TileLayouts {
     }
   }
 
-  /// The 16 words of each of 16 rows: word i of row r becomes word r of line i.
+  /// Transposes the 16 words of each of 16 rows: word i of row r becomes word r of line i.
   static REPRISE_INLINE void transpose_words(const void* const* rows, void* lines) {
     __m512i words[16];
 #pragma GCC unroll 16
@@ -45,7 +46,7 @@ struct TileLayouts {
     }
   }
 
-  /// 16 columns of 32 rows of bfloat16: element i of row r becomes element r of line i.
+  /// Transposes 16 columns of 32 rows of bfloat16: element i of row r becomes element r of line i.
   static REPRISE_INLINE void transpose_columns(const BFloat16* const* rows, BFloat16* lines) {
     __m512i words[16];
 #pragma GCC unroll 16
@@ -61,7 +62,8 @@ struct TileLayouts {
     for (int i = 0; i < 16; ++i) _mm512_storeu_si512(lines + 32 * i, words[i]);
   }
 
-  /// Pairs of bfloat16 whose sums are the numbers: their upper halves, and the rounded rest.
+  /// Stores each number as two bfloat16 whose sum is nearly the number: its upper half, and the
+  /// rounded rest.
   static REPRISE_INLINE void store_pairs(Vec even, Vec odd, BFloat16* high, BFloat16* low) {
     const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
     const __m512i even_high = _mm512_and_si512(_mm512_castps_si512(even), mask);

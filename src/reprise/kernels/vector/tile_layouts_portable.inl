@@ -1,4 +1,4 @@
-// The steps of tile_layouts_avx512.inl in portable code, with the same bits.
+// The operations of tile_layouts_avx512.inl in portable code, with the same bits.
 
 struct TileLayouts {
   static void transpose_words(const void* const* rows, void* lines) {

@@ -1,4 +1,4 @@
-// The shapes of AMX tiles. tiles_amx.inl and tiles_software.inl have the class Tiles, which uses
+// The shapes of AMX tiles. The class Tiles of tiles_amx.inl and that of tiles_software.inl use
 // them.
 
 constexpr int kTiles = 8;
@@ -6,7 +6,8 @@ constexpr int kTileHeight = 16;      // rows
 constexpr int kTileRowBytes = 64;    // of a row
 constexpr int kTileSumColumns = 16;  // float32 or int32
 constexpr int64_t kTileDepth = 32;   // elements of bfloat16 in a row of a tile
-// Rows that eight tiles multiply with as many columns: two by two tiles of sums.
+// The number of rows that eight tiles multiply with the same number of columns: two by two tiles of
+// sums.
 constexpr int64_t kGroupRows = int64_t{2} * kTileHeight;
 
 /// The shapes of the eight tiles. The instructions take them from the core's tile configuration.
@@ -38,7 +39,7 @@ constexpr int kRows1 = 5;
 constexpr int kColumns0 = 6;
 constexpr int kColumns1 = 7;
 
-/// Shapes for these tiles with 1 to 32 rows. Without rows in the second half, its tiles are unused.
+/// Shapes of these tiles for 1 to 32 rows. If the second half has no rows, its tiles are unused.
 inline TileShapes product_shapes(int64_t rows) {
   const int first = static_cast<int>(rows < kTileHeight ? rows : kTileHeight);
   const int second = static_cast<int>(rows) - first;

@@ -1,11 +1,11 @@
 // The eight AMX tiles of the core that runs the calling thread.
 //
-// A kernel makes one object, around all its blocks. The destructor puts the tiles back into their
-// initial state, so no state remains for the next kernel, and a context switch need not save it.
-// There must be one object at a time. tiles_software.inl computes the same bits without AMX.
+// A kernel makes one object for all its blocks. The destructor returns the tiles to their initial
+// state, so the next kernel finds no state, and a context switch need not save any. At most one
+// object may exist at a time. tiles_software.inl computes the same bits without AMX.
 //
-// The instructions are written as assembly, because GCC 12 takes the configuration for 8 bytes
-// and loads for statements that read no memory, and then drops the stores that come before them.
+// The instructions are inline assembly, because GCC 12 assumes that the configuration has only 8
+// bytes and that loads read no memory, and then drops the stores before them.
 class Tiles {
  public:
   Tiles() = default;
@@ -56,7 +56,7 @@ class Tiles {
                      :
                      : "n"(kSums), "n"(kRows), "n"(kColumns));
   }
-  /// The same with bytes, in int32. The tile of columns holds fours of bytes.
+  /// The same with bytes, in int32. The tile of columns holds groups of four bytes.
   template <int kSums, int kRows, int kColumns>
   REPRISE_INLINE void add_i8_i8() {
     __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0"

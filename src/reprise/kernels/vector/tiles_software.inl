@@ -1,4 +1,4 @@
-// The class Tiles of tiles_amx.inl with the bits of the instructions, on any machine.
+// The class Tiles of tiles_amx.inl for any machine, with the bits of the instructions.
 
 // Source: the pseudocode of TDPBF16PS in Intel SDM vol. 2. What it leaves open (when a result
 // counts as subnormal, which NaN wins) is as measured; tiles_test.cpp compares both classes.
@@ -38,14 +38,15 @@ struct TileArithmetic {
     return odd;
   }
 
-  /// The nearest float. It is zero where a float of any exponent would be below the least normal.
+  /// Rounds to the nearest float, which becomes zero where a float with an unlimited exponent would
+  /// be below the least normal float.
   static REPRISE_INLINE uint32_t round_sum(double a, double b) {
     const double plain = a + b;
     if (plain != plain) return kDefaultNan;
     if (plain - plain != 0) return bits_of(static_cast<float>(plain));  // infinite
     const double sum = sum_to_odd(a, b);
     const uint32_t rounded = bits_of(static_cast<float>(sum));
-    // 2^32 times as large, the sum is rounded as a normal float.
+    // At 2^32 times its size, the sum is rounded as a normal float.
     const float larger = static_cast<float>(sum * 0x1p32);
     const bool is_tiny = larger < 0x1p-94F && larger > -0x1p-94F;
     return is_tiny ? rounded & kSign : rounded;
@@ -108,8 +109,8 @@ class Tiles {
     const int columns = shapes_.bytes[kSums] / 4;
     for (int r = 0; r < shapes_.rows[kSums]; ++r) {
       const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
-      // The even elements of the depth have a sum of their own, and the odd ones. The inner loop is
-      // over columns, whose sums do not wait for each other.
+      // The even elements of the depth have one sum, and the odd elements another. The inner loop
+      // is over columns, whose sums do not wait for each other.
       uint32_t even[kTileRowBytes / 4] = {};
       uint32_t odd[kTileRowBytes / 4] = {};
       for (int i = 0; i < shapes_.bytes[kRows] / 4; ++i) {

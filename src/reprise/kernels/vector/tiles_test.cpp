@@ -12,7 +12,7 @@
 
 #define REPRISE_INLINE inline __attribute__((always_inline))
 
-// A namespace of its own, because tests are compiled in groups.
+// The tests have a namespace of their own, because test sources are compiled in groups.
 namespace reprise::kernels::tiles_test {
 namespace {
 
@@ -172,7 +172,7 @@ TEST(Tiles, of_the_processor_give_the_recorded_bits) {
 }
 #endif
 
-// The digest was made by the instructions.
+// The digest was computed with the instructions.
 TEST(Tiles, of_software_give_the_recorded_bits) {
   EXPECT_EQ(digest_of_random_products<software::Tiles>(), kRecordedDigest);
 }

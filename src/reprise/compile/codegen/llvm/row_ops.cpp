@@ -59,7 +59,7 @@ Tile emit_row_op(RowEmitter& emitter, const RowValue& value, size_t id, const Sp
     const Tile tile = op.emit(emitter, value, id, span);
     return value.kind == RowValueKind::copy ? tile : emitter.vectors().round(tile, value.dtype);
   }
-  REPRISE_ASSERT(false, "value {} is of no op that code is made for", id);
+  REPRISE_ASSERT(false, "value {} belongs to an op for which no code can be generated", id);
 }
 
 std::pair<Tile, Tile> emit_rope(RowEmitter& emitter, const RowValue& value, const Span& span) {

@@ -1,20 +1,21 @@
 // Products of many quantised rows with packed weights through tiles of bfloat16. Rows and weights
-// are dequantised to bfloat16, and the tiles add up the whole depth of an output. Only kernels
-// without batch invariance use this: few rows are still multiplied as integers, block by block, so
-// a row has other bits in a large batch than alone (docs/adr/0047).
+// are dequantised to bfloat16, and the tiles sum the whole depth of an output. Only kernels without
+// batch invariance use this: few rows are still multiplied as integers, block by block, so the bits
+// of a row in a large batch differ from those of the row alone (docs/adr/0047).
 #ifdef REPRISE_ISA_HAS_TILES
 
 // The fewest rows for which tiles of bfloat16 are faster than exact integer sums. Measured on AMX:
 // benchmarks/results/2026-11-23-bf16-tiles-for-packed-weights.md has the table and its method.
 constexpr int64_t kLeastRowsInBf16 = 24;
 
-// Blocks of the grid side by side whose products share the dequantised rows.
+// The number of neighbouring blocks of the grid whose products share the dequantised rows.
 constexpr int kMostPanelGroups = 7;
 constexpr int64_t kMostGroupedPanels = int64_t{kMostPanelGroups} * kMaxPanelSlots;
-// The most rows of a block of the grid, filled up so that all groups of rows are equally large.
+// The most rows of a block of the grid, after padding that makes all groups of rows equally large.
 constexpr int64_t kMostPaddedRows = kMaxPanelTileRows + kMaxPanelTileRows / kGroupRows;
 constexpr int64_t kStretchElements = kChunkBlocks * kPanelBlock;
-// Dequantised rows are this far apart, so that the rows of a tile are in different cache sets.
+// The distance of dequantised rows includes this padding, so that the rows of a tile are in
+// different cache sets.
 constexpr int64_t kRowPadding = kPanelBlock;
 constexpr int64_t kMostRowElements = kMostPaddedRows * (kStretchElements + kRowPadding);
 constexpr int64_t kGroupSumStride = kMaxPanelSlots * kPanelColumns;
@@ -50,8 +51,8 @@ REPRISE_INLINE const uint8_t* dequantize_super_block(const uint8_t* panel, BFloa
   return panel;
 }
 
-// Whole super-blocks of one panel, or of two panels side by side: the processor prefetches two
-// streams as well as one.
+// Dequantises whole super-blocks of one panel, or of two panels side by side: the processor
+// prefetches two streams as fast as one.
 template <PanelFormat kFormat>
 inline void dequantize_panels(const uint8_t* const (&panels)[2],
                               int64_t blocks,
@@ -69,8 +70,8 @@ inline void dequantize_panels(const uint8_t* const (&panels)[2],
 /// The products of one block of rows with the panels of up to kMostPanelGroups blocks of the grid.
 class Bf16Products {
  public:
-  /// Calls `store_row(slots, row, sums)` for each row of each group, where sums of slot s begin at
-  /// s * kPanelColumns.
+  /// Calls `store_row(slots, row, sums)` for each row of each group. The sums of slot s begin at s
+  /// * kPanelColumns.
   template <typename StoreRow>
   void run(const BlockLinearArguments& a,
            int64_t row,
@@ -102,7 +103,8 @@ class Bf16Products {
     float* sums;  // of row 0
   };
 
-  /// Groups of as many rows each, so that all have the same shapes. Zeros fill up the last one.
+  /// Divides the rows into groups of equal size, so that all have the same tile shapes. Zeros fill
+  /// the last group.
   void set_rows(const BlockLinearArguments& a, int64_t row, int64_t rows) {
     x_ = a.x + row * a.blocks;
     blocks_ = a.blocks;
@@ -110,7 +112,8 @@ class Bf16Products {
     row_groups_ = ceil_div(rows, kGroupRows);
     group_rows_ = ceil_div(rows, row_groups_);
     has_second_ = group_rows_ > kTileHeight;
-    // With one group, weights are one long stream and the rows of a long stretch fit.
+    // With one group, the weights are one long stream, and the rows of a long stretch fit into the
+    // buffer.
     const int64_t fitting = kMostRowElements / (row_groups_ * group_rows_) - kRowPadding;
     blocks_at_once_ = max_of(1, fitting / kStretchElements) * kChunkBlocks;
     tiles_.configure(product_shapes(group_rows_));
@@ -131,7 +134,8 @@ class Bf16Products {
     }
   }
 
-  /// Blocks [begin, end) of panels p and p + 1 with all rows. The last panel may have no partner.
+  /// Multiplies blocks [begin, end) of panels p and p + 1 with all rows. The last panel may have no
+  /// partner.
   void multiply(int p, int64_t begin, int64_t end) {
     const bool has_partner = p + 1 < num_panels_;
     for (int64_t from = begin; from < end; from += kChunkBlocks) {
@@ -155,7 +159,7 @@ class Bf16Products {
     }
   }
 
-  /// Blocks [from, from + blocks) of panels p and p + 1.
+  /// Dequantises blocks [from, from + blocks) of panels p and p + 1.
   void dequantize(int p, int64_t from, int64_t blocks) {
     const PanelSlot& left = *panels_[p].slot;
     const PanelSlot& right = *panels_[p + 1 < num_panels_ ? p + 1 : p].slot;
@@ -227,19 +231,19 @@ class Bf16Products {
   int64_t row_groups_;
   int64_t group_rows_;
   bool has_second_;         // a group has more rows than one tile
-  int64_t blocks_at_once_;  // whole stretches; the rows of so many are dequantised at once
+  int64_t blocks_at_once_;  // number of blocks whose rows are dequantised at once; whole stretches
   int64_t x_stride_;
   int num_panels_;
   PanelSums panels_[kMostGroupedPanels];
   alignas(64) BFloat16 rows_of_x_[kMostRowElements];
-  // One stretch of two panels. The second part is multiplied even if it has no panel: its tiles of
-  // sums are then not stored.
+  // One stretch of two panels. If there is no second panel, the second part is multiplied anyway,
+  // but its tiles of sums are not stored.
   alignas(64) BFloat16 weights_[2][kChunkBlocks * kTileWeights] = {};
   alignas(64) float sums_[kMostPanelGroups * kMostPaddedRows * kGroupSumStride];
 };
 
-// For `limit` rows. Never inline: a call touches all pages of its frame, which has 700 KB, and
-// calls with few rows must not pay for that.
+// Computes the products of up to `limit` rows. It must not be inlined: a call touches all pages of
+// its frame, which has 700 KB, and calls with few rows must not pay for that.
 template <typename SlotsOf, typename StoreRow>
 __attribute__((noinline)) void run_bf16_products(const BlockLinearArguments& a,
                                                  int64_t limit,
@@ -250,7 +254,8 @@ __attribute__((noinline)) void run_bf16_products(const BlockLinearArguments& a,
   Bf16Products products;
   PanelSlots groups[kMostPanelGroups];
   for (int64_t next = blocks.begin; next < blocks.end;) {
-    // Whole columns of blocks are joined, equally many at a time. Others are multiplied alone.
+    // Whole columns of blocks are joined, the same number each time. Other blocks are multiplied
+    // alone.
     const int64_t first = next % row_tiles;
     const int64_t left = blocks.end - next;
     const int64_t columns = first == 0 ? left / row_tiles : 0;
@@ -270,7 +275,7 @@ __attribute__((noinline)) void run_bf16_products(const BlockLinearArguments& a,
   }
 }
 
-// As for_panel_products(), for kernels without batch invariance.
+// Does the same as for_panel_products(), for kernels without batch invariance.
 template <typename SlotsOf, typename StoreRow>
 inline void for_bf16_products(const BlockLinearArguments& a,
                               device::BlockRange blocks,

@@ -1,4 +1,5 @@
-// The kernels without batch invariance: products of packed weights through tiles of bfloat16.
+// Tests of the kernels without batch invariance: products of packed weights through tiles of
+// bfloat16.
 #include <array>
 #include <cmath>
 #include <vector>
@@ -14,7 +15,7 @@
 namespace reprise::kernels {
 namespace {
 
-// As in bf16_products.inl: fewer rows go another way.
+// The limit of bf16_products.inl: fewer rows use other kernels.
 constexpr int64_t kLeastRows = 24;
 
 class Bf16Products : public KernelTest {
@@ -50,8 +51,9 @@ class Bf16Products : public KernelTest {
     const uint32_t bits = float_to_bits(static_cast<float>(value));
     return static_cast<double>(bits_to_float((bits + 0x8000U) & 0xffff0000U));
   }
-  // Compares with sums in double of both operands rounded to bfloat16. The allowance is for sums in
-  // float32, for one weight that is rounded the other way, and for storing the result.
+  // Compares the product with sums in double of both operands rounded to bfloat16. The tolerance
+  // allows for sums in float32, for one weight that is rounded in the other direction, and for the
+  // rounding of the stored result.
   void expect_product(const Tensor& q, const Tensor& weight, const Tensor& bias, int64_t depth) {
     const Tensor got = product(q, weight, bias);
     const int64_t blocks = depth / kPanelBlock;
@@ -105,9 +107,9 @@ TEST_P(Bf16Products, agree_at_edges_of_rows_columns_and_depth) {
 }
 
 TEST_P(Bf16Products, agree_where_columns_are_joined_and_rows_of_long_stretches_do_not_fit) {
-  // 10 and 9 blocks of the grid side by side.
+  // The grid has 10 and 9 blocks side by side.
   expect_product(quantized(random({25, 64})), random_weight(PanelFormat::q4_0, 1200, 64), {}, 64);
-  // One group of rows, and two.
+  // These are one group of rows, and two groups.
   for (int64_t rows : {24, 40}) {
     const int64_t depth = rows == 24 ? 3808 : 2400;
     expect_product(

@@ -34,7 +34,7 @@ void run_block_linear_add(const void* args, device::BlockRange blocks) noexcept 
         for (int s = 0; s < slots.size; ++s) {
           round_sums(a.bias, slots.of[s], sums + s * kPanelColumns, product + s * kPanelColumns);
         }
-        // Neighbouring panels are added at once; the last panel of a part may have fewer columns.
+        // Neighbouring panels are added together; the last panel of a part may have fewer columns.
         for (int s = 0; s < slots.size;) {
           const int64_t column = slots.of[s].column;
           const T* from = product + s * kPanelColumns;
@@ -47,8 +47,8 @@ void run_block_linear_add(const void* args, device::BlockRange blocks) noexcept 
       });
 }
 
-// A block multiplies with panels of both halves of the weight: first the gates of its columns, then
-// the ups. Both are rounded to T, as block_linear would have stored them. Calls
+// A block of the grid multiplies with panels of both halves of the weight: first the gates of its
+// columns, then the ups. Both are rounded to T, because block_linear would store them as T. Calls
 // `store(row, column, columns, result)` with neighbouring results of one row.
 template <typename T, RowBits kBits, typename Store>
 inline void run_gated_panels(const BlockLinearArguments& a,
@@ -91,7 +91,7 @@ void run_block_linear_silu_and_mul(const void* args, device::BlockRange blocks) 
       });
 }
 
-// Two panels of gates make a block of activations. `columns` counts blocks here.
+// Two panels of gates give a block of activations. `columns` counts blocks here.
 template <typename T, RowBits kBits = RowBits::same_in_any_batch>
 void run_block_linear_silu_and_mul_quantize_blocks(const void* args,
                                                    device::BlockRange blocks) noexcept {

@@ -1,4 +1,4 @@
-// Products with weights in blocks that do something more with their sums.
+// Tests of products with weights in blocks that process their sums further.
 #include <cmath>
 #include <vector>
 
@@ -54,7 +54,7 @@ class BlockLinearSiluAndMul : public KernelTest {
     fill_packed_weight(weight, parts, random_);
     return weight;
   }
-  // The activation by separate kernels.
+  // Computes the activation with separate kernels.
   Tensor activated(const Tensor& q, const Tensor& weight, const Tensor& bias) {
     const Tensor product = make({q.size(0), weight.size(0)});
     const Tensor out = make({q.size(0), weight.size(0) / 2});
@@ -66,7 +66,7 @@ class BlockLinearSiluAndMul : public KernelTest {
 
 TEST_P(BlockLinearSiluAndMul, has_the_bits_of_two_kernels) {
   for (int64_t rows : {1, 2, 7, 40}) {
-    for (int64_t columns : {8, 16, 40, 96}) {  // half panels: gates and ups are two parts
+    for (int64_t columns : {8, 16, 40, 96}) {  // half panels: gates and ups are two separate parts
       SCOPED_TRACE(testing::Message() << rows << " rows, " << columns << " columns");
       const PanelPart half = {.format = PanelFormat::q5_0, .columns = columns};
       const Tensor weight = random_weight({half, half}, 64);

@@ -1,8 +1,8 @@
-// Some panels of one expert, and the rows of it that are multiplied together.
+// Some panels of one expert, and rows of this expert that are multiplied together.
 struct PackedExpert {
   const BlockExpertLinearArguments& a;
   PanelSlots slots;
-  int64_t first_output;  // of the expert, among those of all experts
+  int64_t first_output;  // index of its first output, counted over the outputs of all experts
 
   PackedExpert(const BlockExpertLinearArguments& arguments,
                const PanelHeader& header,
@@ -40,8 +40,9 @@ struct PackedExpert {
     count == 1 ? multiply<Out>(rows[0]) : multiply_together<Out>(rows, count);
   }
 
-  // The rows lie apart, so each stretch of their blocks is copied to one place. Never inline: a
-  // call touches all pages of its frame, and calls with one row must not pay for that.
+  // The rows do not follow each other in memory, so each stretch of their blocks is copied to one
+  // place. It must not be inlined: a call touches all pages of its frame, and calls with one row
+  // must not pay for that.
   template <typename Out>
   __attribute__((noinline)) void multiply_together(const int32_t* rows, int64_t count) const {
     alignas(64) float sums[kMaxPanelTileRows * kPanelSumStride];
@@ -59,8 +60,8 @@ struct PackedExpert {
   }
 };
 
-// The outputs of some panels of a row whose expert another rank has. Its weight is 0, so it must
-// only be a number.
+// Writes the outputs of some panels for a row whose expert another rank has. The row has the weight
+// 0 later, so its outputs only must be numbers.
 template <typename Out>
 inline void clear_outputs(const BlockExpertLinearArguments& a, int64_t row, int64_t panel) {
   const int64_t end = min_of(a.panels, panel + a.panels_per_block) * kPanelColumns;
@@ -93,7 +94,7 @@ inline void multiply_expert_by_expert(const BlockExpertLinearArguments& a,
   const int64_t groups = ceil_div(a.panels, a.panels_per_block);
   int32_t rows[kMaxPanelTileRows];
   int64_t count = 0;
-  int64_t listed = -1;  // the expert all of whose rows are in `rows`
+  int64_t listed = -1;  // the expert whose rows are all in `rows`
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const int64_t expert = block / groups;
     const int64_t panel = block % groups * a.panels_per_block;

@@ -28,7 +28,7 @@ class BlockExpertLinear : public KernelTest {
     return random_weight(
         {{.format = format, .columns = num_experts * columns}}, num_experts, depth);
   }
-  // Different experts for each token, chosen at random; about one row in ten has none.
+  // Chooses different experts for each token at random; about one row in ten has none.
   Tensor choose(int64_t num_tokens, int64_t top_k, int num_experts, bool leaves_out = true) {
     std::vector<int> chosen;
     for (int64_t token = 0; token < num_tokens; ++token) {
@@ -59,7 +59,7 @@ class BlockExpertLinear : public KernelTest {
     const Tensor want = make_ref({experts.size(0) * experts.size(1), columns});
     expert_linear_ref(q, weight, bias, experts, want);
     const double blocks = static_cast<double>(q.size(1)) / 40;
-    // As in the test of block_linear.
+    // The tolerance is that of the test of block_linear.
     expect_close(run(q, weight, columns, bias, experts),
                  want,
                  1.01 * rounding_error(dtype()),
@@ -69,7 +69,7 @@ class BlockExpertLinear : public KernelTest {
 
 TEST_P(BlockExpertLinear, agrees_with_the_reference_in_every_format) {
   for (const PanelFormat format : all_panel_formats()) {
-    // 3 experts: a token has fewer rows, 5 tokens have more rows than there are experts.
+    // There are 3 experts: one token has fewer rows than there are experts, 5 tokens have more.
     const Tensor weight = random_weight(format, 3, 48, 256);
     const Tensor bias = random({3, 48});
     for (int64_t num_tokens : {1, 5}) {
@@ -95,7 +95,8 @@ TEST_P(BlockExpertLinear, agrees_for_rows_of_tokens_and_of_their_experts) {
 }
 
 TEST_P(BlockExpertLinear, agrees_when_one_expert_has_all_rows_and_others_have_none) {
-  // More rows than are multiplied together, and several blocks of the grid for each expert.
+  // There are more rows than can be multiplied together, and several blocks of the grid for each
+  // expert.
   const Tensor experts = ints({400, 1}, std::vector<int>(400, 1));
   expect_agrees(random({400, 32}), random_weight(PanelFormat::q8_0, 3, 144, 32), 144, {}, experts);
 }
@@ -110,7 +111,7 @@ TEST_P(BlockExpertLinear, gives_zeros_to_rows_whose_expert_another_rank_has) {
   }
 }
 
-// As experts whose gate and up have different formats.
+// Weights of several formats, like experts whose gate and up have different formats.
 TEST_P(BlockExpertLinear, multiplies_with_experts_of_parts_in_different_formats) {
   const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_k, .columns = 32},
                                         {.format = PanelFormat::q6_k, .columns = 32},
@@ -137,8 +138,8 @@ TEST_P(BlockExpertLinear, gives_a_row_the_same_bits_whatever_other_tokens_choose
   }
 }
 
-// An expert is a linear layer. With many rows of one expert, tiles of AMX multiply, where the
-// kernels have them.
+// An expert gives the bits of a linear layer. For many rows of one expert, AMX tiles multiply, if
+// the kernels have them.
 TEST_P(BlockExpertLinear, gives_the_bits_of_block_linear) {
   for (const PanelFormat format : {PanelFormat::q8_0, PanelFormat::q4_1, PanelFormat::q6_k}) {
     const Tensor x = quantized(random({48, 512}));

@@ -5,8 +5,8 @@
 #include "reprise/kernels/linear/blocks/tile_products.inl"
 // clang-format on
 
-// The cache lines per block that the first tiles ask for: the next stretch of a panel, while they
-// multiply with this one.
+// The number of cache lines that the first tiles prefetch per block: the lines of the next stretch
+// of a panel, while the tiles multiply the current stretch.
 inline int lines_ahead(int64_t rows, PanelFormat format) {
   const int64_t tiles = min_of(ceil_div(rows, kPanelTileRows), kPrefetchTiles);
   const int64_t lines = chunk_offset(format, kChunkBlocks) / 64;
@@ -48,7 +48,8 @@ inline void multiply_rows(const StretchOf& stretch_of,
       for (; columns < kPanelTileColumns; ++columns) {
         const bool fits =
             s + columns < slots.size && tile_kind(slots.of[s + columns].format) == kind;
-        // A panel without a partner is multiplied twice; the second result has no slot.
+        // A panel without a partner is multiplied twice; the second result has no slot and is
+        // dropped.
         panels[columns] = &unpacked[fits ? s + columns : s];
         tile.totals[columns] = sums + (fits ? s + columns : kMaxPanelSlots) * kPanelColumns;
         tile.ahead[columns] =
@@ -74,7 +75,8 @@ inline void multiply_row(const ActivationBlock* x,
   }
 }
 
-// Computes the sums of rows [row, row + rows) and calls `store_row(r, sums)` with those of row + r.
+// Computes the sums of rows [row, row + rows) and calls `store_row(r, sums)` with the sums of row
+// `row + r`.
 template <typename StoreRow>
 inline void block_linear_sums(const BlockLinearArguments& a,
                               int64_t row,
@@ -154,7 +156,7 @@ inline void for_panel_products(const BlockLinearArguments& a,
 
 #include "reprise/kernels/linear/blocks/bf16_products.inl"
 
-// The products of all kernels here. Whether a row has the same bits in any batch.
+// The products of all these kernels. RowBits: whether a row has the same bits in any batch.
 enum class RowBits : uint8_t { same_in_any_batch, depend_on_batch };
 
 template <RowBits kBits, typename SlotsOf, typename StoreRow>

@@ -40,7 +40,7 @@ class BlockLinear : public KernelTest {
     const Tensor want = make_ref({x.size(0), weight.size(0)});
     linear_ref(q, weight, bias, want);
     const double blocks = static_cast<double>(q.size(1)) / 40;
-    // The products of a block are exact. Up to 0.1 * 128 * 3 is added for each block.
+    // The products of a block are exact. For each block, a term of up to 0.1 * 128 * 3 is added.
     expect_close(product(q, weight, bias), want, 1.01 * rounding_error(dtype()), 4e-5 * blocks);
   }
 };
@@ -73,7 +73,7 @@ TEST_P(BlockLinear, agrees_with_the_reference_on_a_real_layer) {
   }
 }
 
-// As the q, k and v of a file whose v has more bits.
+// The weight has parts of different formats, like q, k and v of a file whose v has more bits.
 TEST_P(BlockLinear, multiplies_with_parts_in_different_formats) {
   const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_k, .columns = 33},
                                         {.format = PanelFormat::q8_0, .columns = 16},
@@ -99,8 +99,9 @@ TEST_P(BlockLinear, gives_a_row_the_same_bits_in_every_batch) {
   }
 }
 
-// AMX tiles sum the integers of many rows, vectors those of few rows; vectors scale both. So the
-// kernels with tiles give the bits of the kernels with the same vectors and no tiles.
+// AMX tiles sum the integers of many rows, and vectors those of few rows; vectors scale the sums in
+// both cases. So kernels with tiles give the same bits as kernels with the same vectors and without
+// tiles.
 TEST_P(BlockLinear, gives_the_bits_of_vectors_where_tiles_multiply) {
   const Isa isa = kernels().isa;
   if (isa != Isa::amx && isa != Isa::amx_software) GTEST_SKIP() << "these kernels have no tiles";

@@ -3,17 +3,17 @@
 
 enum class CodePlanes : uint8_t { byte, nibble, nibble_one, nibble_two, two, two_one, iq4, fp4 };
 
-// What the kernels need to know of a format at compile time.
+// The properties of a format that kernels need at compile time.
 struct PanelTraits {
   CodePlanes planes = CodePlanes::nibble;
-  // Scales of a block: 2 when its halves have scales of their own.
+  // Number of scales of a block: 2 if its halves have scales of their own.
   int parts = 1;
   // Whether a least value is added to all elements.
   bool has_least = false;
-  // The code of the value 0, when it is the same for all blocks.
+  // The code of the value 0, if all blocks have the same one; otherwise 0.
   int offset = 0;
 
-  // Codes of all eight bits. Their offset is 128.
+  // Whether codes have all eight bits. Their offset is then 128.
   [[nodiscard]] constexpr bool is_wide() const {
     return planes == CodePlanes::byte || planes == CodePlanes::iq4;
   }
@@ -133,7 +133,7 @@ struct PanelUnpacker {
     }
   }
 
-  /// What is added to every element of that part.
+  /// The least value, which is added to every element of that part.
   template <int kPart>
   static REPRISE_INLINE Panel::Floats least(const uint8_t* head, const uint8_t* block) {
     const uint8_t* own = block + kPanelColumns * kLayout.code_bytes;
@@ -157,7 +157,7 @@ struct PanelUnpacker {
       12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 };
 
-// A call of f<kFormat>(), for a format that is known when the kernel runs. `f` is a lambda that
+// Calls f<kFormat>() for a format that is known only when the kernel runs. `f` is a lambda that
 // takes a Number.
 template <typename F>
 inline void with_panel_format(PanelFormat format, const F& f) {

@@ -38,13 +38,13 @@ inline void append_panel(PanelSlots& slots,
       .columns = min_of(kPanelColumns, part.columns - in_part * kPanelColumns)};
 }
 
-// Where block `block` of a panel begins, which is the first of a super-block.
+// The offset of block `block` of a panel, which must be the first of a super-block.
 inline int64_t chunk_offset(PanelFormat format, int64_t block) {
   return kPanelColumns * panel_column_bytes(format, block * kPanelBlock);
 }
 
-// What is read after the blocks before `next` of a panel: the next blocks, or the panel that has
-// the same slot in the next block of the grid.
+// The memory that is read after the blocks before `next` of a panel: the next blocks, or at the end
+// the panel that has the same slot in the next block of the grid.
 inline const uint8_t* panel_ahead(const PanelSlots& slots, int s, int64_t next, int64_t blocks) {
   const PanelSlot& slot = slots.of[s];
   return next < blocks ? slot.panel + chunk_offset(slot.format, next)

@@ -1,6 +1,6 @@
 // Products of quantised rows with panels. Integer sums of a block, or of half a block, are exact;
-// float sums go over the blocks in order. So every function here computes the same bits for a row
-// and a column, whatever its other rows and columns are.
+// float sums are added over the blocks in order. So every function here computes the same bits for
+// a row and a column, whatever its other rows and columns are.
 
 inline int32_t sum_of(const ActivationBlock& x, int part, int parts) {
   return parts == 2 ? x.sums[part] : x.sums[0] + x.sums[1];
@@ -15,19 +15,22 @@ REPRISE_INLINE Panel::Sums add_products(Panel::Sums sums, Panel::Codes codes, Pa
   }
 }
 
-// Asks for bytes that are read later. The end of a panel is the beginning of another one, or of
-// other memory that may be asked for. kLevel 3: into the first cache level; 2: into the second.
+// Prefetches bytes that are read later. After the end of a panel there may be another panel or
+// other memory; prefetching it is harmless. kLevel 3: into the first cache level; 2: into the
+// second.
 template <int kLevel = 2>
 REPRISE_INLINE void prefetch_bytes(const uint8_t* at, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, kLevel);
 }
 
-// Bytes that decoding asks for ahead: about 100 ns of reading at the bandwidth of one core.
+// The distance in bytes at which decoding prefetches: about 100 ns of reading at the bandwidth of
+// one core.
 constexpr int64_t kPrefetchBytes = 4096;
 
-// Whether a single row asks for its weights. Zen 4, whose kernels are those with bf16 and without
-// tiles, reads ahead by itself: asking made decoding of Q8_0 a fifth slower, and only plain blocks
-// of nibbles gained from it (benchmarks/results/2026-11-26-block-scaled-products.md).
+// Whether a product with a single row prefetches its weights. Zen 4, whose kernels are those with
+// bf16 and without tiles, prefetches in hardware: software prefetching made decoding of Q8_0 a
+// fifth slower, and only plain blocks of nibbles gained from it
+// (benchmarks/results/2026-11-26-block-scaled-products.md).
 constexpr bool row_asks_ahead([[maybe_unused]] PanelFormat format) {
 #ifdef REPRISE_ISA_HAS_BF16
   return panel_traits(format).planes == CodePlanes::nibble &&
@@ -37,8 +40,8 @@ constexpr bool row_asks_ahead([[maybe_unused]] PanelFormat format) {
 #endif
 }
 
-// One row of x times one panel, read as it is: decoding reads each weight once, so the codes of a
-// block go through registers only.
+// One row of x times one panel, without unpacking: decoding reads each weight once, so the codes of
+// a block stay in registers.
 template <PanelFormat kFormat>
 inline void panel_row(const ActivationBlock* x,
                       int64_t blocks,
@@ -54,7 +57,7 @@ inline void panel_row(const ActivationBlock* x,
     panel += Unpacker::kHeadBytes;
     for (int b = 0; b < Unpacker::kLayout.super_blocks; ++b, ++x, panel += Unpacker::kBlockBytes) {
       if constexpr (row_asks_ahead(kFormat)) {
-        // Into the first cache level: asking for the second one was slower on Zen 4.
+        // The prefetch goes to the first cache level: to the second level it was slower on Zen 4.
         prefetch_bytes<3>(panel + kPrefetchBytes, Unpacker::kBlockBytes);
       }
       for_numbers<0, kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
@@ -80,14 +83,15 @@ inline void panel_row(const ActivationBlock* x,
   Panel::store(totals, total);
 }
 
-// The tiles that ask for the next stretch of a panel.
+// The number of tiles that prefetch the next stretch of a panel.
 constexpr int64_t kPrefetchTiles = 4;
 
 // With several rows, a stretch of blocks is unpacked once and multiplied with all rows.
 constexpr int kChunkBlocks = 8;  // a multiple of all super-blocks
 
-// A stretch of blocks of the rows of x that are multiplied together: the first block of row r lies
-// at x + r * x_blocks. A stretch is used up before the next one is asked for.
+// A stretch of blocks of the rows of x that are multiplied together: the first block of row r is at
+// x + r * x_blocks. A stretch must be used before the next one is requested, which may overwrite
+// it.
 struct RowStretch {
   const ActivationBlock* x;
   int64_t x_blocks;
@@ -97,7 +101,7 @@ struct UnpackedPanel {
   alignas(64) uint8_t codes[kChunkBlocks * 512];
   alignas(64) float scales[kChunkBlocks * 2 * 16];  // of a block: [parts][columns]
   alignas(64) float least[kChunkBlocks * 2 * 16];
-  // Where tiles read the codes of each block: in `codes`, or in the weight.
+  // The address from which tiles read the codes of each block: in `codes`, or in the weight.
   const uint8_t* blocks[kChunkBlocks];
 };
 
@@ -105,15 +109,15 @@ struct UnpackedPanel {
 struct TileKind {
   bool is_wide = false;
   bool has_least = false;
-  bool is_nibbles = false;  // two codes of a byte are told apart in registers
+  bool is_nibbles = false;  // tiles separate the two codes of a byte in registers
   int parts = 1;
   int offset = 0;  // only where is_wide is false
 
   friend constexpr bool operator==(const TileKind&, const TileKind&) = default;
 };
 
-// Whether tiles read nibbles as they are in the weight. Each tile of rows then takes them apart
-// again, which vectors of 64 bytes do beside their products.
+// Whether tiles read nibbles directly from the weight. Each tile of rows must then separate them
+// again, which vectors of 64 bytes do in parallel to their products.
 constexpr bool tiles_read_nibbles(PanelFormat format) {
   return kPanelTilesReadNibbles && panel_traits(format).planes == CodePlanes::nibble;
 }
@@ -127,8 +131,8 @@ constexpr TileKind tile_kind(PanelFormat format) {
           .offset = traits.is_wide() ? Panel::kWideOffset : traits.offset};
 }
 
-// Blocks [begin, begin + blocks) of a panel; both are whole super-blocks. The codes become signed
-// values, or stay values + offset.
+// Unpacks blocks [begin, begin + blocks) of a panel; both are multiples of a super-block. The codes
+// become signed values, or remain values + offset.
 template <PanelFormat kFormat, bool kSigned>
 inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
   using Unpacker = PanelUnpacker<kFormat>;
@@ -167,8 +171,8 @@ inline void unpack_panel(
   });
 }
 
-// The rows of one tile, and where their totals go: rows of x are `x_blocks` apart, totals of
-// neighbouring rows `stride`.
+// The rows of one tile, and the addresses of their totals: rows of x are `x_blocks` apart, totals
+// of neighbouring rows `stride` apart.
 struct TileRows {
   const ActivationBlock* x;
   int64_t x_blocks;
@@ -176,8 +180,8 @@ struct TileRows {
   bool is_first;  // the totals begin at 0
   float* totals[kPanelTileColumns];
   int64_t stride;
-  // Bytes that are read next, by panel: asked for while the tiles compute, `lines_ahead` cache
-  // lines per block and panel.
+  // For each panel, the bytes that are read next: prefetched while the tiles compute, `lines_ahead`
+  // cache lines per block and panel.
   const uint8_t* ahead[kPanelTileColumns];
   int lines_ahead;
 };
@@ -233,7 +237,7 @@ REPRISE_INLINE void add_group(const ActivationBlock* x,
   }
 }
 
-// The same for a block, or for part `part` of one. `blocks[c]`: codes of panel c.
+// Does the same for all groups of a block, or of part `part` of one. `blocks[c]`: codes of panel c.
 template <TileKind kKind, int kRows>
 REPRISE_INLINE void add_block(const ActivationBlock* x,
                               int64_t x_blocks,
@@ -307,7 +311,7 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows&
   }
 }
 
-// The same for `num_rows` rows, in tiles.
+// Does the same for `num_rows` rows, divided into tiles.
 template <TileKind kKind>
 inline void panel_tiles(const UnpackedPanel* const* panels,
                         int offset,

@@ -1,16 +1,16 @@
 // Products of several quantised rows with unpacked panels by AMX tiles. A tile product is the exact
 // integer sum of a block for up to 16 rows and the 16 columns of a panel. Vectors then scale the
-// sums, in the order of panel_tile(). So the bits are those of the vectors alone.
+// sums, in the order of panel_tile(). So the bits are the same as with vectors only.
 #ifdef REPRISE_ISA_HAS_TILES
 
-constexpr int kTilePanels = 2;  // that share a tile of x
+constexpr int kTilePanels = 2;  // number of panels that share a tile of x
 constexpr int64_t kTileSums = kTileHeight * kTileSumColumns;
 constexpr int kRowsTile = 4;
 constexpr int kPanelTile = 6;  // and 7
 
-// Whether tiles beat vectors; the choice does not change the bits. A tile costs the same for one
-// row as for 16, so few rows beyond a multiple of 16 are slow. Halves of blocks with scales of
-// their own would fill a quarter of a tile's depth. docs/adr/0036 says more.
+// Whether tiles are faster than vectors; the choice does not change the bits. A tile takes the same
+// time for one row as for 16, so a few rows more than a multiple of 16 are slow. Formats whose half
+// blocks have scales of their own would fill only a quarter of a tile's depth. See docs/adr/0036.
 inline bool tiles_are_faster(const PanelSlots& slots, int64_t rows) {
   bool all_are_plain = true;
   for (int s = 0; s < slots.size; ++s) {
@@ -32,8 +32,8 @@ struct TileUnit {
   float* totals[kTilePanels];
   bool is_first;        // the totals begin at 0
   const float* x_sums;  // [rows][kChunkBlocks]; used for formats with a least value only
-  // Asked for while vectors scale, row by row: the next rows of x, or nullptr; and the next blocks
-  // of the panels, `lines_ahead` cache lines per row.
+  // Memory that is prefetched while vectors scale, row by row: the next rows of x, or nullptr; and
+  // the next blocks of the panels, `lines_ahead` cache lines per row.
   const ActivationBlock* x_ahead;
   const uint8_t* panel_ahead[kTilePanels];
   int lines_ahead;
@@ -74,8 +74,9 @@ REPRISE_INLINE void store_block(const Tiles& tiles, int64_t block, TileUnitSums&
   tiles.store<kSums + 1>(sums.of[1][block], kTileRowBytes);
 }
 
-// All products of a unit. One pair of tiles is stored while another pair is computed. Scaling comes
-// later, because tiles and vectors do not work at the same time.
+// Computes all products of a unit. One pair of tiles is stored while another pair is computed.
+// Scaling follows later, because the core does not run tile and vector instructions at the same
+// time.
 inline void multiply_unit(Tiles& tiles, const TileUnit& unit, int64_t blocks, TileUnitSums& sums) {
   for (int64_t block = 0; block < blocks; block += 2) {
     multiply_block<0>(tiles, unit, block);
@@ -136,7 +137,7 @@ struct TileStretch {
   float* sums;
 };
 
-// The factors of the least values: scales of x times the sums of its codes.
+// Computes the factors of the least values: the scales of x times the sums of its codes.
 inline void scale_x_sums(const TileStretch& stretch, int64_t row, int64_t rows, float* x_sums) {
   for (int64_t r = 0; r < rows; ++r) {
     const ActivationBlock* x = stretch.x + (row + r) * stretch.x_blocks;
@@ -146,7 +147,7 @@ inline void scale_x_sums(const TileStretch& stretch, int64_t row, int64_t rows, 
   }
 }
 
-// The slots [begin, end) of a stretch, which are of one kind.
+// Multiplies the slots [begin, end) of a stretch, which are of one kind.
 template <bool kLeast>
 inline void multiply_stretch(Tiles& tiles,
                              const TileStretch& stretch,
@@ -164,7 +165,7 @@ inline void multiply_stretch(Tiles& tiles,
     const ActivationBlock* x = stretch.x + row * stretch.x_blocks;
     const bool has_ahead = row + 2 * kTileHeight <= stretch.rows;
     for (int s = begin; s < end; s += kTilePanels) {
-      // A panel without a partner is multiplied twice, and scaled once.
+      // A panel without a partner is multiplied twice, but scaled only once.
       const int panels = static_cast<int>(min_of(kTilePanels, end - s));
       const int other = s + panels - 1;
       float* totals = stretch.sums + row * kPanelSumStride;
