@@ -110,8 +110,7 @@ std::vector<Entry> pipeline_entries(const PassOptions& on) {
       // Removes unused norms before the fusions, so that no fusion includes a norm whose result is
       // never read.
       {true, {"eliminate_dead_code", eliminate_dead_code}},
-      // Before fuse_add_rms_norm, because here the sum becomes part of the product, and the norm
-      // becomes part of the quantisation.
+      // Before fuse_add_rms_norm: the sum joins the product, and the norm joins the quantisation.
       {on.fuse_gemm_epilogues, {"fuse_block_linear", with_kernels(fuse_block_linear)}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},

@@ -27,6 +27,11 @@ struct BlockOfColumn {
     return to_float(value);
   }
   [[nodiscard]] int unsigned_byte(const uint8_t* entries) const { return entries[column]; }
+  [[nodiscard]] float single(const uint8_t* entries) const {
+    float value = 0;
+    std::memcpy(&value, entries + 4 * column, sizeof value);
+    return value;
+  }
   [[nodiscard]] int signed_byte(const uint8_t* entries) const {
     return static_cast<int8_t>(entries[column]);
   }
@@ -87,19 +92,14 @@ double value_of(PanelFormat format, const BlockOfColumn& block, int64_t i) {
     case PanelFormat::int4_g32:
     case PanelFormat::int4_g128:
       return block.half(block.head) * (block.nibble(i) - block.unsigned_byte(block.head + 32));
-    case PanelFormat::int8_g128: {
-      float scale = 0;
-      std::memcpy(&scale, block.head + 4 * block.column, sizeof scale);
-      return static_cast<double>(scale) * (block.byte(i) - 128);
-    }
+    case PanelFormat::int8_g128:
+      return static_cast<double>(block.single(block.head)) * (block.byte(i) - 128);
     case PanelFormat::mxfp4:
       return std::ldexp(static_cast<double>(kFp4Values[block.nibble(i)]),
                         block.unsigned_byte(own) - 128);
     case PanelFormat::nvfp4: {
-      float factor = 0;
-      std::memcpy(&factor, block.head + 4 * block.column, sizeof factor);
       const auto scale = static_cast<float>(block.half(own + 2 * part));
-      return static_cast<double>(factor * scale) * kFp4Values[block.nibble(i)];
+      return static_cast<double>(block.single(block.head) * scale) * kFp4Values[block.nibble(i)];
     }
     case PanelFormat::int8_rows:
     case PanelFormat::f8e4m3_rows:
