@@ -8,9 +8,8 @@
 
 #include "reprise/device/error.h"
 #include "reprise/program/ranged_programs.h"
-#include "reprise/runner/graph_inventory.h"
 #include "reprise/runner/graph_trial.h"
-#include "reprise/runner/graph_verification.h"
+#include "reprise/runner/graph_watch.h"
 #include "reprise/runner/measured_sizes.h"
 #include "reprise/runner/quarantine_report.h"
 #include "reprise/runner/step_parts.h"
@@ -20,19 +19,15 @@ namespace {
 
 using cudagraph::CudagraphRuntimeMode;
 
-std::unique_ptr<ShadowCheck> make_shadow_check(const ModelRunnerOptions& options,
-                                               Execution& execution,
-                                               const kv_cache::KvCacheTensors& kv_cache,
-                                               const kv_cache::StateCacheTensors& states,
-                                               const InputBatch& batch,
-                                               device::BufferView hidden) {
+StepMemory memory_of_steps(const ModelRunnerOptions& options,
+                           const kv_cache::KvCacheTensors& kv_cache,
+                           const kv_cache::StateCacheTensors& states,
+                           const InputBatch& batch,
+                           device::BufferView hidden) {
   std::vector<device::BufferView> inputs;
   if (hidden.bytes > 0) inputs.push_back(hidden);
   if (options.adapters != nullptr) inputs.push_back(options.adapters->token_slots().extent());
-  return std::make_unique<ShadowCheck>(options.shadow,
-                                       execution.device(),
-                                       execution.stream(),
-                                       StepMemory(kv_cache, states, batch, std::move(inputs)));
+  return {kv_cache, states, batch, std::move(inputs)};
 }
 
 /// For the engine, a lost rank is the same as a lost device.
@@ -60,11 +55,11 @@ ModelRunner::ModelRunner(Execution& execution,
       attention_(options, model, execution),
       forwards_(execution, model, parameters, options_, caches()),
       parts_(make_step_parts(options, model, states_, attention_, execution)),
-      verification_(std::make_unique<GraphVerification>(options.verify_graphs, execution)),
-      inventory_(options.keep_inventory
-                     ? std::make_unique<GraphInventory>(*verification_, forwards_.permission())
-                     : nullptr),
-      shadow_(make_shadow_check(options, execution, kv_cache_, states_, batch_, hidden_memory())) {
+      watch_(std::make_unique<GraphWatch>(
+          options,
+          execution,
+          forwards_.permission(),
+          memory_of_steps(options, kv_cache_, states_, batch_, hidden_memory()))) {
   for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_caches(caches());
   inputs_.add_binding(kv_cache_.memory());
   inputs_.add_binding(states_.memory());
@@ -72,7 +67,7 @@ ModelRunner::ModelRunner(Execution& execution,
   if (hidden_memory().bytes > 0) inputs_.add_binding(hidden_memory());
   if (options.expert_counts != nullptr) inputs_.add_binding(options.expert_counts->memory());
   inputs_.add_plan_binding();
-  name_memory(parameters);
+  watch_->name_memory(options_, parameters, kv_cache_, states_);
   last_.outputs.reserve(kMaxForwardOutputs);
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
   execution.executor().set_rank_groups({options.ranks, options.op_ranks});
@@ -93,26 +88,12 @@ std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
 void ModelRunner::use_programs(program::RangedPrograms programs, ForwardKind kind) {
   const device::BufferView memory = forwards_.use_programs(std::move(programs), kind);
   if (memory.bytes > 0) inputs_.add_binding(memory);
-  verification_->add_memory("results of programs", memory, cudagraph::MemoryRole::workspace);
+  watch_->verification().add_memory(
+      "results of programs", memory, cudagraph::MemoryRole::workspace);
 }
 
 void ModelRunner::use_guards(program::SplittingOps splitting_ops, ForwardKind kind) {
   forwards_.use_guards(std::move(splitting_ops), kind);
-}
-
-void ModelRunner::name_memory(const models::Parameters& parameters) {
-  verification_->add_weights(parameters);
-  verification_->add_caches(kv_cache_, states_);
-  if (options_.expert_counts != nullptr) {
-    verification_->add_memory(
-        "tokens of experts", options_.expert_counts->memory(), cudagraph::MemoryRole::kept);
-  }
-  for (parallel::Communicator* ranks : {options_.ranks, options_.op_ranks}) {
-    if (ranks == nullptr) continue;
-    const std::span<std::byte> token = ranks->order_token();
-    verification_->add_memory(
-        "order of exchanges", {token.data(), token.size()}, cudagraph::MemoryRole::kept);
-  }
 }
 
 cudagraph::CaptureCallbacks ModelRunner::capture_callbacks(
@@ -130,7 +111,7 @@ cudagraph::CaptureRecord ModelRunner::capture_between_steps(const cudagraph::Pla
   cudagraph::CaptureRecord record = cudagraph::capture_key(
       dispatcher_, forwards_.permission(), key, options_.num_warmups, capture_callbacks({}));
   if (!record.failure.empty()) {
-    retired_.push_back({record.mode, record.descriptor, record.failure});
+    watch_->retire({record.mode, record.descriptor, record.failure});
     forget(key);
   }
   return record;
@@ -145,8 +126,7 @@ std::optional<cudagraph::CaptureRecord> ModelRunner::capture_next() {
 
 void ModelRunner::forget(const cudagraph::PlannedKey& key) {
   forwards_.forget(key);
-  shadow_->captured().forget(key);
-  if (inventory_) inventory_->forget(key);
+  watch_->forget(key);
 }
 
 size_t ModelRunner::change_graphs(GraphSettings settings) {
@@ -154,12 +134,10 @@ size_t ModelRunner::change_graphs(GraphSettings settings) {
                  "a plan cannot change on one of several ranks: the others would keep the old one");
   execution_->stream().synchronize();
   drop_outputs();
-  const bool captures_anew = settings.verify_graphs > verification_->level() ||
-                             (settings.shadow_rate > 0 && !shadow_->is_on());
   std::vector<cudagraph::PlannedKey> dropped = dispatcher_.replan(settings.dispatcher);
   options_.num_warmups = settings.num_warmups;
-  verification_->set_level(settings.verify_graphs);
-  shadow_->change(settings.shadow_rate, std::move(settings.about));
+  const bool captures_anew =
+      watch_->change(settings.verify_graphs, settings.shadow_rate, std::move(settings.about));
   if (captures_anew) {
     for (const cudagraph::KeyStatus& status : dispatcher_.key_states()) {
       if (status.state != cudagraph::KeyState::captured) continue;
@@ -178,7 +156,7 @@ bool ModelRunner::quarantine_key(const cudagraph::PlannedKey& key) {
   }
   execution_->stream().synchronize();
   forget(key);
-  shadow_->add({.mode = key.mode, .descriptor = key.descriptor});
+  watch_->shadow().add({.mode = key.mode, .descriptor = key.descriptor});
   return true;
 }
 
@@ -186,24 +164,29 @@ bool ModelRunner::release_key(const cudagraph::PlannedKey& key) {
   if (!dispatcher_.release(key.mode, key.descriptor)) return false;
   execution_->stream().synchronize();
   forget(key);
-  shadow_->remove(key);
+  watch_->shadow().remove(key);
   return true;
 }
 
 std::string ModelRunner::note_nodes(const cudagraph::PlannedKey& key) {
-  if (!inventory_) {
-    inventory_ = std::make_unique<GraphInventory>(*verification_, forwards_.permission());
-  }
-  const cudagraph::VerifyGraphs level = verification_->level();
-  if (!verification_->is_on()) verification_->set_level(cudagraph::VerifyGraphs::capture);
+  watch_->keep_inventory();
+  GraphVerification& verification = watch_->verification();
+  const cudagraph::VerifyGraphs level = verification.level();
+  if (!verification.is_on()) verification.set_level(cudagraph::VerifyGraphs::capture);
   (void)release_key(key);
   const cudagraph::CaptureRecord record = capture_between_steps(key);
-  verification_->set_level(level);
+  verification.set_level(level);
   return record.failure;
 }
 
+std::span<const RetiredGraph> ModelRunner::retired_graphs() const noexcept {
+  return watch_->retired();
+}
+const ShadowCheck* ModelRunner::shadow() const noexcept { return &watch_->shadow(); }
+GraphInventory* ModelRunner::inventory() noexcept { return watch_->inventory(); }
+
 cudagraph::VerifyGraphs ModelRunner::verify_level() const noexcept {
-  return verification_->level();
+  return watch_->verification().level();
 }
 
 cudagraph::CaptureReport ModelRunner::capture(
@@ -226,7 +209,7 @@ cudagraph::CaptureReport ModelRunner::capture(
   // A trial is not possible if other ranks would have to replay the same key at the same time, or
   // if the texts of an encoder would have to be computed first.
   const bool can_try = !ranked_ && !options_.limits.has_encoder;
-  if (can_try && verification_->level() == cudagraph::VerifyGraphs::strict) {
+  if (can_try && watch_->verification().level() == cudagraph::VerifyGraphs::strict) {
     GraphTrial(*this, options_.expert_counts).try_keys(dispatcher_, report);
     drop_outputs();
     spans_.clear();
@@ -277,12 +260,12 @@ void ModelRunner::run_largest_step(StepWork work) {
 
 void ModelRunner::verify_capture(const cudagraph::DummyRun& capture,
                                  cudagraph::CaptureRecord& record) {
-  if (verification_->level() == cudagraph::VerifyGraphs::strict) {
+  if (watch_->verification().level() == cudagraph::VerifyGraphs::strict) {
     // Captures the same key over a batch with other tokens, lengths and slots.
-    const SecondCapture second(forwards_.permission(), *verification_);
+    const SecondCapture second(forwards_.permission(), watch_->verification());
     dummy_run(capture);
   }
-  verification_->judge(record);
+  watch_->verification().judge(record);
 }
 
 void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
@@ -302,20 +285,13 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   stage_dummy(staged_shape(as_if, num_reqs, 0), run.descriptor, tokens);
   const kernels::PoolScope memory(execution_->executor(),
                                   captures ? execution_->graph_pool() : execution_->eager_pool());
-  cudagraph::CaptureObserver* observer = nullptr;
-  if (is_noted && verification_->is_on()) observer = verification_.get();
-  if (is_noted && inventory_) {
-    inventory_->begin(run.mode, run.descriptor);
-    observer = inventory_.get();
-  }
-  const ObserverScope observed(forwards_.permission(), observer);
-  const bool is_shadowed = shadow_->is_on() && is_noted;
   {
-    if (is_shadowed) shadow_->captured().begin(run.mode, run.descriptor);
-    const ProbeScope probe(execution_->stream(), is_shadowed ? &shadow_->captured() : nullptr);
+    const GraphWatch::CaptureScope noted(*watch_, run, is_noted);
     run_staged(run.descriptor, run.mode);
   }
-  if (is_shadowed) shadow_->reserve(run.descriptor.num_tokens, num_reqs, last_.outputs);
+  if (is_noted && watch_->shadow().is_on()) {
+    watch_->shadow().reserve(run.descriptor.num_tokens, num_reqs, last_.outputs);
+  }
   // The results have no meaning. Dropping them frees their memory for the next key.
   drop_outputs();
   execution_->stream().synchronize();
@@ -389,7 +365,8 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
   const StepLaunches before = launches_so_far();
   const cudagraph::BatchFacts* cascade = facts.cascade ? &facts : nullptr;
   try {
-    const bool is_shadowed = decision.mode != CudagraphRuntimeMode::NONE && shadow_->chooses_step();
+    const bool is_shadowed =
+        decision.mode != CudagraphRuntimeMode::NONE && watch_->shadow().chooses_step();
     const StepResult& result = is_shadowed
                                    ? run_shadowed(requests, decision, tokens, cascade)
                                    : run(requests, decision, decision.mode, tokens, cascade);
@@ -421,7 +398,7 @@ const StepResult& ModelRunner::execute_agreed(std::span<const scheduler::StepEnt
 void ModelRunner::retire_stale(const cudagraph::Decision& decision,
                                const std::string& reason,
                                StepLaunches before) {
-  retired_.push_back({decision.mode, decision.descriptor, reason});
+  watch_->retire({decision.mode, decision.descriptor, reason});
   const bool has_launched = launches_so_far() != before;
   if (ranked_) return ranked_->retire_stale(decision, reason, has_launched);
   dispatcher_.retire(decision.mode, decision.descriptor, reason);
@@ -482,7 +459,7 @@ const StepResult& ModelRunner::run_shadowed(std::span<const scheduler::StepEntry
                                             const cudagraph::BatchFacts* cascade) {
   const int32_t num_logits = stage(requests, decision, tokens);
   const PhaseTimer timer(spans_, StepPhase::launch);
-  shadow_->save_step();
+  watch_->shadow().save_step();
   // Other ranks run this step twice, even if this rank cannot replay it.
   std::string stale;
   try {
@@ -493,11 +470,11 @@ const StepResult& ModelRunner::run_shadowed(std::span<const scheduler::StepEntry
     run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
   }
   const StepLaunches replayed = last_.launches;
-  shadow_->keep_replay(last_.outputs, num_logits);
+  watch_->shadow().keep_replay(last_.outputs, num_logits);
   // The replay has already counted the tokens of experts.
   if (options_.expert_counts != nullptr) options_.expert_counts->stage(0, execution_->stream());
   run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
-  const std::optional<StepDifference> found = shadow_->compare(last_.outputs, num_logits);
+  const std::optional<StepDifference> found = watch_->shadow().compare(last_.outputs, num_logits);
   const bool is_different =
       ranked_ ? ranked_->any_rank_differs(found.has_value()) : found.has_value();
   if (is_different) quarantine(requests, decision, cascade, found ? &*found : nullptr);
@@ -528,31 +505,31 @@ void ModelRunner::quarantine(std::span<const scheduler::StepEntry> requests,
   std::string reason = "quarantined: " + key.difference;
   (void)dispatcher_.retire(
       decision.mode, decision.descriptor, reason, cudagraph::Retirement::quarantined);
-  retired_.push_back({decision.mode, decision.descriptor, std::move(reason)});
+  watch_->retire({decision.mode, decision.descriptor, std::move(reason)});
   QuarantinedStep step{.decision = decision, .requests = requests, .difference = difference};
   if (ranked_) {
     // Only this rank repeats the step.
-    key.report = write_quarantine_report(*shadow_, execution_->stream(), step);
+    key.report = write_quarantine_report(watch_->shadow(), execution_->stream(), step);
   } else {
     const WrongNode wrong_node = bisect_staged(decision, cascade);
     step.wrong_node = &wrong_node;
     key.wrong_node = to_string(wrong_node);
-    key.report = write_quarantine_report(*shadow_, execution_->stream(), step);
+    key.report = write_quarantine_report(watch_->shadow(), execution_->stream(), step);
     run_staged(decision.descriptor, CudagraphRuntimeMode::NONE, cascade);
   }
-  shadow_->add(std::move(key));
+  watch_->shadow().add(std::move(key));
 }
 
 WrongNode ModelRunner::bisect_staged(const cudagraph::Decision& decision,
                                      const cudagraph::BatchFacts* cascade) {
   std::vector<device::BufferView> kept = {kv_cache_.memory(), states_.memory(), batch_.memory()};
-  const std::span<const device::BufferView> inputs = shadow_->memory().further_inputs();
+  const std::span<const device::BufferView> inputs = watch_->shadow().memory().further_inputs();
   kept.insert(kept.end(), inputs.begin(), inputs.end());
   if (options_.expert_counts != nullptr) kept.push_back(options_.expert_counts->memory());
   GraphBisect bisect(
-      *shadow_,
+      watch_->shadow(),
       execution_->stream(),
-      shadow_->captured().of(decision.mode, decision.descriptor),
+      watch_->shadow().captured().of(decision.mode, decision.descriptor),
       std::move(kept),
       [&](CudagraphRuntimeMode run_as) { run_staged(decision.descriptor, run_as, cascade); });
   return bisect.find(decision.mode);
@@ -560,9 +537,10 @@ WrongNode ModelRunner::bisect_staged(const cudagraph::Decision& decision,
 
 WrongNode ModelRunner::find_wrong_node(std::span<const scheduler::StepEntry> requests,
                                        const cudagraph::Decision& decision) {
-  REPRISE_ASSERT(shadow_->is_on() && !ranked_, "the launches of captures were not recorded");
+  REPRISE_ASSERT(watch_->shadow().is_on() && !ranked_,
+                 "the launches of captures were not recorded");
   (void)stage(requests, decision, {});
-  shadow_->save_step();
+  watch_->shadow().save_step();
   return bisect_staged(decision, nullptr);
 }
 
@@ -595,7 +573,7 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   const AttentionPath path = attention_.prepare(metadata, descriptor, run_as, cascade);
   const std::span<const Tensor> inputs = inputs_.gather(batch_, path);
   if (forwards_.permission().observer() != nullptr) [[unlikely]]
-    verification_->begin_key(inputs, path);
+    watch_->verification().begin_key(inputs, path);
   cudagraph::ForwardContext context{.runtime_mode = run_as,
                                     .descriptor = descriptor,
                                     .stream = &execution_->stream(),

@@ -20,7 +20,6 @@
 #include "reprise/runner/model_forwards.h"
 #include "reprise/runner/model_runner_options.h"
 #include "reprise/runner/ranked_steps.h"
-#include "reprise/runner/shadow_check.h"
 #include "reprise/runner/step_attention.h"
 #include "reprise/runner/step_inputs.h"
 #include "reprise/runner/step_part.h"
@@ -30,14 +29,7 @@
 namespace reprise::runner {
 
 class GraphInventory;
-class GraphVerification;
-
-/// A graph that could not be replayed. Its key was retired, and the step ran eagerly instead.
-struct RetiredGraph {
-  cudagraph::CudagraphRuntimeMode mode;
-  cudagraph::BatchDescriptor descriptor;
-  std::string reason;
-};
+class GraphWatch;
 
 /// With ModelRunnerOptions::strict_graphs: the step would not run, or did not run, with the graph
 /// that the configuration promises. The engine continues. All ranks throw this error in the same
@@ -232,11 +224,11 @@ class ModelRunner {
   [[nodiscard]] uint64_t num_cascade_steps() const noexcept {
     return attention_.num_cascade_steps();
   }
-  [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
+  [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept;
   /// Never nullptr. The pointer stays the same.
-  [[nodiscard]] const ShadowCheck* shadow() const noexcept { return shadow_.get(); }
+  [[nodiscard]] const ShadowCheck* shadow() const noexcept;
   /// The nodes of all captures. nullptr without ModelRunnerOptions::keep_inventory.
-  [[nodiscard]] GraphInventory* inventory() noexcept { return inventory_.get(); }
+  [[nodiscard]] GraphInventory* inventory() noexcept;
 
  private:
   /// The results of the last step.
@@ -282,8 +274,6 @@ class ModelRunner {
   void require_promise(const cudagraph::BatchFacts& facts,
                        const cudagraph::Decision& decision) const;
   void drop_outputs();
-  /// Tells the verification which memory graphs may use.
-  void name_memory(const models::Parameters& parameters);
   /// Retires a graph that cannot be replayed. The caller then runs the step eagerly. `before`: the
   /// launches before the attempt. \throws Error if the replay had begun and the step cannot be
   /// repeated
@@ -316,10 +306,7 @@ class ModelRunner {
   ModelForwards forwards_;
   std::vector<std::unique_ptr<StepPart>> parts_;
   std::optional<RankedSteps> ranked_;  // if there are other ranks or engines
-  std::unique_ptr<GraphVerification> verification_;
-  std::unique_ptr<GraphInventory> inventory_;  // nullptr: nodes are not noted
-  std::unique_ptr<ShadowCheck> shadow_;
-  std::vector<RetiredGraph> retired_;
+  std::unique_ptr<GraphWatch> watch_;
   LastStep last_;
   StepSpans spans_;
 };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/tensor/tensor.h"
@@ -17,6 +18,14 @@ struct StepResult {
   int32_t num_logits = 0;  // rows that the batch needs, in batch order
   // The hidden states for a draft head: one row per token, including padding.
   Tensor auxiliary;
+};
+
+/// A graph that could not be captured or replayed. Its key was retired, and steps run eagerly
+/// instead.
+struct RetiredGraph {
+  cudagraph::CudagraphRuntimeMode mode;
+  cudagraph::BatchDescriptor descriptor;
+  std::string reason;
 };
 
 }  // namespace reprise::runner
