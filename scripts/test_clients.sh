@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs real clients from PyPI against `reprise serve` of the bundled model. Downloads them (about 4 GB
-# installed) into build/clients-venv, so it is not part of the test suite.
+# Runs real clients from PyPI against `reprise serve` of the bundled model. Downloads them (about 12 GB
+# installed, 7 of them for Open WebUI) into build/clients-venv, so it is not part of the test suite.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,8 +9,9 @@ usage() {
 usage: scripts/test_clients.sh [MODULE ...]     e.g. test_anthropic test_lm_eval; default: all
 
   REPRISE=BINARY   the server to test; default: build/release/bin/reprise, built first
-  VENV=FOLDER      where the clients are installed, and in FOLDER-agents and
-                   FOLDER-coding-agents; default: build/clients-venv
+  VENV=FOLDER      where the clients are installed, and in FOLDER-agents,
+                   FOLDER-coding-agents, FOLDER-aider and FOLDER-open-webui;
+                   default: build/clients-venv
 TEXT
 }
 
@@ -33,6 +34,8 @@ for module in "${modules[@]}"; do
   folder="$venv" requirements=requirements.txt
   case "$module" in
     test_coding_agents) folder="$venv-coding-agents" requirements=coding-agents-requirements.txt ;;
+    test_aider) folder="$venv-aider" requirements=aider-requirements.txt ;;
+    test_open_webui) folder="$venv-open-webui" requirements=open-webui-requirements.txt ;;
     test_anthropic | test_ollama | test_responses) folder="$venv-agents" requirements=agents-requirements.txt ;;
   esac
   [[ -x "$folder/bin/python" ]] || python3 -m venv "$folder"
