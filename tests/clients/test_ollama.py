@@ -3,7 +3,7 @@
 import unittest
 
 import ollama
-from clients import NAME, QUESTION, WithServer
+from clients import NAME, QUESTION, STORY, WithServer
 
 OPTIONS = {"temperature": 0, "num_predict": 6}
 
@@ -31,6 +31,14 @@ class Ollama(WithServer, unittest.TestCase):
     def test_generate(self):
         whole = self.client.generate(NAME, "What is 3 + 4?", options=OPTIONS)
         self.assertEqual(whole.response, self.client.chat(NAME, messages=QUESTION, options=OPTIONS).message.content)
+
+    def test_loading_and_raw_prompts(self):
+        for loaded in (self.client.generate(NAME), self.client.generate(NAME, keep_alive=0), self.client.chat(NAME, messages=[])):
+            self.assertEqual((loaded.done, loaded.done_reason), (True, "load"))
+        raw = self.client.generate(NAME, STORY, raw=True, options=OPTIONS)
+        self.assertEqual((raw.eval_count, raw.done_reason), (6, "length"))
+        self.assertNotEqual(raw.response, self.client.generate(NAME, STORY, options=OPTIONS).response)
+        self.assertGreater(raw.eval_duration, 0)
 
     def test_format(self):
         schema = {"type": "object", "properties": {"city": {"enum": ["Rome"]}}, "required": ["city"]}

@@ -116,6 +116,8 @@ class OpenWebui(WithServer, unittest.TestCase):
             whole = self.chat(name, params={"temperature": 0})
             texts.add(whole["choices"][0]["message"]["content"])
             self.assertGreater(whole["usage"]["completion_tokens"], 3)
+            if name == NAME:  # Open WebUI divides by the durations of ollama's API
+                self.assertGreater(whole["usage"]["response_token/s"], 0)
             status, text = self.backend.request("POST", "/api/chat/completions", {
                 "model": name, "messages": QUESTION, "stream": True, "params": {"temperature": 0}})
             self.assertEqual(status, 200, text)
@@ -139,6 +141,11 @@ class OpenWebui(WithServer, unittest.TestCase):
             answer = self.backend.json("POST", f"/api/v1/tasks/{task}/completions", {
                 "model": NAME, "messages": messages, "chat_id": "one", "max_tokens": 20})
             self.assertEqual(answer["choices"][0]["message"]["role"], "assistant")
+
+    def test_unloading_generates_nothing(self):
+        before = self.server.metric("vllm:generation_tokens_total")
+        self.assertEqual(self.backend.json("POST", "/ollama/api/unload", {"model": NAME}), {"status": True})
+        self.assertEqual(self.server.metric("vllm:generation_tokens_total"), before)
 
     def test_knowledge_is_found_by_vectors(self):
         vectors = {"url": f"http://127.0.0.1:{self.vectors.port}", "key": "none"}

@@ -59,6 +59,13 @@ class Editors(unittest.TestCase):
         chunks = events(self.ask("/v1/completions", {"prompt": GAP, "stream": True, "stop": STOPS, **SAMPLING}))
         self.assertIn(chunks[-1]["choices"][0]["finish_reason"], ("stop", "length"))
 
+    def test_a_completion_in_a_gap_over_ollama(self):
+        options = {"temperature": 0.01, "top_p": 0.9, "num_predict": 12, "stop": STOPS, "num_ctx": 2048, "mirostat": 0, "num_thread": 4}
+        lines = self.ask("/api/generate", {"prompt": GAP, "raw": True, "stream": True, "keep_alive": 1800, "options": options},
+                         "keep_alive, options.num_ctx, options.mirostat, options.num_thread")
+        parts = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual([part["done"] for part in parts], [False] * (len(parts) - 1) + [True])
+
     def test_the_context_of_a_model(self):
         model, = json.loads(self.server.request("GET", "/v1/models")[1])["data"]
         self.assertGreater(model["max_model_len"], 0)

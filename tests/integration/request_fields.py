@@ -420,7 +420,7 @@ _DIALECTS["OllamaChatRequest"] = [
     Row("tools", TOOLS),
 ]
 _DIALECTS["OllamaGenerateRequest"] = [
-    *_OLLAMA, Row("prompt", "Hello!"), Row("system", "Be brief."), Row("raw", True, ERROR), Row("suffix", "x", ERROR),
+    *_OLLAMA, Row("prompt", "Hello!"), Row("system", "Be brief."), Row("raw", True), Row("suffix", "x", ERROR),
     Row("template", "x", ERROR), Row("context", [1], ERROR), Row("images", ["AAAA"], ERROR),
 ]
 ROWS += [(_schema, Row(row.path, row.value, row.expect, row.base, "dialects")) for _schema, _rows in _DIALECTS.items() for row in _rows]

@@ -553,6 +553,32 @@ class Dialects(Case):
         parts = [json.loads(line) for line in lines.splitlines()]
         self.assertEqual("".join(part["message"]["content"] for part in parts), text)
         self.assertEqual([part["done"] for part in parts], [False] * (len(parts) - 1) + [True])
+        whole = server.post("/api/chat", {**body, "stream": False})[1]
+        for ended in (whole, parts[-1]):  # nine tokens take time after the first one
+            self.assertTrue(0 < ended["eval_duration"] < ended["total_duration"], ended)
+
+    def test_a_raw_prompt_is_continued_as_it_is(self):
+        server = self.start()
+        text = server.post("/v1/completions", stories(max_tokens=20))[1]["choices"][0]["text"]
+        asked = {"model": NAME, "prompt": "Once upon a time", "raw": True, "options": {"temperature": 0, "num_predict": 20}}
+        whole = server.post("/api/generate", {**asked, "stream": False})[1]
+        self.assertEqual((whole["response"], whole["done_reason"], whole["eval_count"]), (text, "length", 20))
+        _, lines = server.request("POST", "/api/generate", asked)
+        self.assertEqual("".join(json.loads(line)["response"] for line in lines.splitlines()), text)
+        # Without a limit the model ends the text, which takes more than the 16 tokens of OpenAI's API.
+        ended = server.post("/api/generate", {**asked, "stream": False, "options": {"temperature": 0}})[1]
+        self.assertEqual((ended["done_reason"], ended["eval_count"] > 20), ("stop", True), ended)
+
+    def test_a_body_without_a_question_only_loads_the_model(self):
+        server = self.start()
+        for path, body, told in (("/api/chat", {"messages": []}, {"message": {"role": "assistant", "content": ""}}),
+                                 ("/api/generate", {"keep_alive": 0, "prompt": ""}, {"response": ""}),
+                                 ("/api/generate", {}, {"response": ""})):
+            status, answer = server.post(path, {"model": NAME, **body})
+            self.assertRegex(answer.pop("created_at"), r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+            self.assertEqual((status, answer), (200, {"model": NAME, "done": True, "done_reason": "load", **told}))
+            self.assertEqual(server.post(path, {"model": "nobody", **body})[0], 404)
+        self.assertEqual(server.metric("vllm:generation_tokens_total"), 0)
 
     def test_usage_tells_what_the_prefix_cache_had(self):
         server = self.start()

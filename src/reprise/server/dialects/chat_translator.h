@@ -15,10 +15,11 @@ class ChatTranslator {
  public:
   virtual ~ChatTranslator() = default;
 
-  /// `completion`: an object "chat.completion".
+  /// `completion`: an object "chat.completion", or "text_completion" for a text.
   [[nodiscard]] virtual Json whole(const Json& completion) = 0;
   [[nodiscard]] virtual std::string_view stream_type() const { return "text/event-stream"; }
-  /// Returns the text to send for a "chat.completion.chunk"; may be empty.
+  /// Returns the text to send for a "chat.completion.chunk", or for a part of a
+  /// "text_completion"; may be empty.
   [[nodiscard]] virtual std::string chunk(const Json& chunk) = 0;
   /// Returns the text to send after the last chunk.
   [[nodiscard]] virtual std::string end() = 0;
@@ -30,11 +31,12 @@ class ChatTranslator {
 /// agent sends that result again with every further request.
 inline constexpr std::string_view kImageLeftOut = "[An image, which this model cannot read.]";
 
-/// A request of another API as a chat.
+/// A request of another API as a chat, or as a text to be continued.
 struct TranslatedChat {
-  Json body;                               // of POST /v1/chat/completions
+  Json body;                               // of POST /v1/chat/completions, or /v1/completions
   std::vector<std::string> unused_fields;  // of the request as it came
   std::unique_ptr<ChatTranslator> answer;
+  bool is_text = false;
 };
 
 /// An event of a stream with a name, as in Anthropic's API and OpenAI's Responses API. The name is

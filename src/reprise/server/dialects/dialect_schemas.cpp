@@ -127,7 +127,7 @@ constexpr std::string_view kOllamaShared = R"({
       "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2}}},
     "keep_alive": {}})";
 
-constexpr std::string_view kOllamaMessages = R"({"type": "array", "minItems": 1, "items": {
+constexpr std::string_view kOllamaMessages = R"({"type": "array", "items": {
   "type": "object", "required": ["role"], "properties": {
     "role": {"type": "string", "minLength": 1}, "content": {"type": "string"},
     "thinking": {"type": "string"}, "tool_name": {"type": "string"},
@@ -180,7 +180,8 @@ Json dialect_schemas() {
       ollama_body("messages",
                   {{"messages", Json::parse(kOllamaMessages)},
                    {"tools", {{"type", "array"}, {"items", {{"type", "object"}}}}}});
-  schemas["OllamaGenerateRequest"] = ollama_body(nullptr, {{"prompt", text}, {"system", text}});
+  schemas["OllamaGenerateRequest"] =
+      ollama_body(nullptr, {{"prompt", text}, {"system", text}, {"raw", {{"type", "boolean"}}}});
   schemas["OllamaShowRequest"] = body_of({{"properties", {{"model", text}, {"name", text}}}});
   schemas["OllamaEmbedRequest"] = body_of(Json::parse(kOllamaEmbed));
   schemas["OllamaEmbeddingsRequest"] = body_of(

@@ -444,6 +444,47 @@ TEST(OllamaAnswer, has_a_line_for_each_text_and_whole_calls_at_its_end) {
   EXPECT_EQ(whole["created_at"], "1970-01-01T00:00:07Z");
 }
 
+TEST(OllamaAnswer, has_durations_that_clients_can_divide_by) {
+  for (const int64_t decode_ns : {int64_t{0}, int64_t{1000}, int64_t{1} << 60}) {
+    Json completion = completion_of_an_answer();
+    completion["usage"]["decode_ns"] = decode_ns;
+    const Json whole = make_ollama_answer(OllamaForm::generate)->whole(completion);
+    const auto total = whole["total_duration"].get<int64_t>();
+    const auto decode = whole["eval_duration"].get<int64_t>();
+    EXPECT_EQ(decode, decode_ns == 1000 ? std::min<int64_t>(1000, total) : total);
+    EXPECT_EQ(whole["prompt_eval_duration"], std::max<int64_t>(total - decode, 1));
+    EXPECT_GT(decode, 0);
+  }
+}
+
+TEST(OllamaRequest, takes_a_raw_prompt_as_a_text_without_a_template) {
+  const TranslatedChat text = read_ollama_generate(
+      parse(R"({"model": "tiny", "prompt": "<PRE>a<SUF>", "raw": true, "think": true,
+                "options": {"num_predict": 4, "stop": ["b"]}})"));
+  EXPECT_TRUE(text.is_text);
+  EXPECT_EQ(text.body["prompt"], "<PRE>a<SUF>");
+  EXPECT_EQ(text.body["max_tokens"], 4);
+  EXPECT_FALSE(text.body.contains("messages"));
+  EXPECT_THAT(text.unused_fields, ElementsAre("think"));  // there is no template to switch
+  EXPECT_FALSE(read_ollama_generate(parse(R"({"model": "tiny", "prompt": "a"})")).is_text);
+  EXPECT_THROW((void)read_ollama_generate(parse(
+                   R"({"model": "tiny", "prompt": "a", "raw": true, "system": "Be brief."})")),
+               ApiError);
+}
+
+TEST(OllamaRequest, without_a_message_or_a_prompt_only_loads_the_model) {
+  const auto loads = [](std::string_view body, OllamaForm form) {
+    const Json json = parse(body);
+    return asks_ollama_to_load(RequestFields(json), form);
+  };
+  EXPECT_TRUE(loads(R"({"model": "tiny", "messages": []})", OllamaForm::chat));
+  EXPECT_FALSE(loads(R"({"model": "tiny"})", OllamaForm::chat));
+  EXPECT_TRUE(loads(R"({"model": "tiny", "keep_alive": 0})", OllamaForm::generate));
+  EXPECT_TRUE(loads(R"({"model": "tiny", "prompt": "", "images": []})", OllamaForm::generate));
+  EXPECT_FALSE(loads(R"({"model": "tiny", "prompt": "Hi"})", OllamaForm::generate));
+  EXPECT_FALSE(loads(R"({"model": "tiny", "suffix": "}"})", OllamaForm::generate));
+}
+
 TEST(OllamaRequest, streams_unless_told_otherwise_and_drops_the_tag) {
   const TranslatedChat chat = read_ollama_chat(parse(R"({
     "model": "tiny:latest", "messages": [{"role": "user", "content": "Hi"}],

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <string>
@@ -36,7 +37,7 @@ class OllamaAnswer final : public ChatTranslator {
 
   Json whole(const Json& completion) override {
     const Json& choice = completion["choices"][0];
-    const Json& said = choice["message"];
+    const Json said = choice.value("message", Json{{"content", choice.value("text", Json())}});
     created_ = completion["created"];
     model_ = completion["model"];
     usage_ = completion["usage"];
@@ -58,7 +59,7 @@ class OllamaAnswer final : public ChatTranslator {
     model_ = chunk["model"];
     if (chunk["choices"].empty()) return {};
     const Json& choice = chunk["choices"][0];
-    const Json& delta = choice["delta"];
+    const Json delta = choice.value("delta", Json{{"content", choice.value("text", Json())}});
     if (!choice["finish_reason"].is_null()) finish_reason_ = choice["finish_reason"];
     for (const Json& call : delta.value("tool_calls", Json::array())) {
       const Json& function = call["function"];
@@ -69,7 +70,6 @@ class OllamaAnswer final : public ChatTranslator {
         delta.contains("content") && delta["content"].is_string() ? delta["content"] : "";
     const std::string thinking = delta.value("reasoning", "");
     if (text.empty() && thinking.empty()) return {};
-    if (!first_text_) first_text_ = Clock::now();
     return line(part(text, thinking, Json::array()));
   }
 
@@ -105,24 +105,25 @@ class OllamaAnswer final : public ChatTranslator {
     return json;
   }
 
-  /// Until the first text arrives, the time counts for the prompt. In an answer that is not
-  /// streamed, this time is unknown.
+  /// Clients divide by the durations. Where no time after the first token is known, the whole time
+  /// stands for the answer.
   [[nodiscard]] Json last_members() const {
     const Clock::time_point now = Clock::now();
-    const Clock::time_point first = first_text_.value_or(now);
+    const int64_t total = std::max<int64_t>(nanoseconds(now - began_), 1);
+    const int64_t known = usage_.value("decode_ns", int64_t{0});
+    const int64_t decode = known > 0 ? std::min(known, total) : total;
     return {{"done", true},
             {"done_reason", finish_reason_ == "length" ? "length" : "stop"},
-            {"total_duration", nanoseconds(now - began_)},
+            {"total_duration", total},
             {"load_duration", 0},
             {"prompt_eval_count", usage_["prompt_tokens"]},
-            {"prompt_eval_duration", nanoseconds(first - began_)},
+            {"prompt_eval_duration", std::max<int64_t>(total - decode, 1)},
             {"eval_count", usage_["completion_tokens"]},
-            {"eval_duration", nanoseconds(now - first)}};
+            {"eval_duration", decode}};
   }
 
   OllamaForm form_;
   Clock::time_point began_ = Clock::now();
-  std::optional<Clock::time_point> first_text_;
   int64_t created_ = 0;
   Json model_ = "";
   Json usage_;

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "reprise/server/dialects/ollama_answer.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/openai/request_fields.h"
 
@@ -72,7 +71,6 @@ Json read_shared(const RequestFields& fields) {
   Json chat = Json::object();
   read_options(fields, chat);
   read_format(fields, chat);
-  read_think(fields, chat);
   chat["stream"] = fields.boolean("stream").value_or(true);
   return chat;
 }
@@ -111,9 +109,24 @@ std::string ollama_model(const RequestFields& fields) {
   return *name;
 }
 
+bool asks_ollama_to_load(const RequestFields& fields, OllamaForm form) {
+  if (form == OllamaForm::chat) {
+    const Json* messages = fields.find("messages");
+    return messages != nullptr && messages->is_array() && messages->empty();
+  }
+  if (!fields.text("prompt").value_or("").empty()) return false;
+  // A body with a gap or an image but no prompt asks for more than the model.
+  const auto is_absent = [&fields](const char* name) {
+    const Json* value = fields.find(name);
+    return value == nullptr || asks_for_nothing(*value);
+  };
+  return is_absent("suffix") && is_absent("images");
+}
+
 TranslatedChat read_ollama_chat(const Json& body) {
   const RequestFields fields(body);
   Json chat = read_shared(fields);
+  read_think(fields, chat);
   chat["model"] = ollama_model(fields);
   const Json* messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array()) {
@@ -138,15 +151,21 @@ TranslatedChat read_ollama_generate(const Json& body) {
       refuse_unsupported(name, {}, "Use /api/chat, or /v1/completions for a text as it is.");
     }
   }
-  if (fields.boolean("raw").value_or(false)) {
-    refuse_unsupported("raw", {}, "Use /v1/completions.");
-  }
+  const std::string prompt = fields.text("prompt").value_or("");
   const std::string system = fields.text("system").value_or("");
-  if (!system.empty()) chat["messages"].push_back({{"role", "system"}, {"content", system}});
-  chat["messages"].push_back({{"role", "user"}, {"content", fields.text("prompt").value_or("")}});
+  const bool is_raw = fields.boolean("raw").value_or(false);
+  if (is_raw) {
+    if (!system.empty()) refuse_unsupported("system", {}, "A raw prompt has no template for it.");
+    chat["prompt"] = prompt;
+  } else {
+    read_think(fields, chat);
+    if (!system.empty()) chat["messages"].push_back({{"role", "system"}, {"content", system}});
+    chat["messages"].push_back({{"role", "user"}, {"content", prompt}});
+  }
   return {.body = std::move(chat),
           .unused_fields = fields.unused(),
-          .answer = make_ollama_answer(OllamaForm::generate)};
+          .answer = make_ollama_answer(OllamaForm::generate),
+          .is_text = is_raw};
 }
 
 Json read_ollama_vectors(const RequestFields& fields, OllamaVectors form) {

@@ -5,6 +5,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/server/dialects/chat_translator.h"
+#include "reprise/server/dialects/ollama_answer.h"
 #include "reprise/server/openai/request_fields.h"
 
 namespace reprise::server {
@@ -12,8 +13,13 @@ namespace reprise::server {
 /// Turns the body of POST /api/chat into a chat. Source: ollama's API. \throws ApiError 400 with
 /// the field at fault
 [[nodiscard]] TranslatedChat read_ollama_chat(const Json& body);
-/// The same for POST /api/generate: one prompt and perhaps a system message.
+/// The same for POST /api/generate: one prompt and perhaps a system message; a raw prompt is a
+/// text.
 [[nodiscard]] TranslatedChat read_ollama_generate(const Json& body);
+
+/// Whether the body of POST /api/chat has no message, or that of POST /api/generate no prompt: in
+/// ollama's API such a body loads a model, or with "keep_alive" 0 frees it. \throws ApiError 400
+[[nodiscard]] bool asks_ollama_to_load(const RequestFields& fields, OllamaForm form);
 
 enum class OllamaVectors : uint8_t {
   embed,       // POST /api/embed: one vector of length 1 for each text of `input`

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <string>
 #include <utility>
 
@@ -85,6 +86,60 @@ Answering show(const TextGeneration& generation, const HttpRequest& request) {
       fields.unused()};
 }
 
+/// The model of this server is always loaded, and stays so.
+Answering answer_loaded(const TextGeneration& generation,
+                        const RequestFields& fields,
+                        OllamaForm form) {
+  const std::string model = ollama_model(fields);
+  generation.model().check(model);
+  Json answer = {{"model", model},
+                 {"created_at", rfc3339(std::time(nullptr))},
+                 {"done", true},
+                 {"done_reason", "load"}};
+  if (form == OllamaForm::chat) {
+    answer["message"] = {{"role", "assistant"}, {"content", ""}};
+  } else {
+    answer["response"] = "";
+  }
+  return {
+      [answer = dump(answer)](const ExchangeRef& exchange) { exchange->respond({.body = answer}); },
+      fields.unused()};
+}
+
+Answering prepare_answer(const TextGeneration& generation,
+                         const HttpRequest& request,
+                         OllamaForm form) {
+  const auto arrived = std::chrono::steady_clock::now();
+  const Json body = parse_body(request.body);
+  const RequestFields fields(body);
+  if (asks_ollama_to_load(fields, form)) return answer_loaded(generation, fields, form);
+  TranslatedChat chat =
+      form == OllamaForm::chat ? read_ollama_chat(body) : read_ollama_generate(body);
+  return prepare_translated(generation, std::move(chat), request, arrived);
+}
+
+void add_answers(Router& router, const std::shared_ptr<const TextGeneration>& generation) {
+  const auto add = [&](const char* path, const char* schema, const char* summary, OllamaForm form) {
+    router.add({.method = "POST",
+                .path = path,
+                .body_schema = schema,
+                .answer_types = {"application/json", "application/x-ndjson"},
+                .summary = summary,
+                .handle = [generation](const HttpRequest&,
+                                       const ExchangeRef&) { generation->admit("Chat"); },
+                .prepare =
+                    [generation, form](const HttpRequest& request) {
+                      return prepare_answer(*generation, request, form);
+                    },
+                .reshape_error = ollama_error});
+  };
+  add("/api/chat", "OllamaChatRequest", "Answers a chat of ollama's API.", OllamaForm::chat);
+  add("/api/generate",
+      "OllamaGenerateRequest",
+      "Answers a prompt of ollama's API.",
+      OllamaForm::generate);
+}
+
 void add_vectors(Router& router, const std::shared_ptr<const TextPooling>& pooling) {
   const auto add =
       [&](const char* path, const char* schema, const char* summary, OllamaVectors form) {
@@ -120,30 +175,7 @@ void add_ollama_routes(Router& router,
                        const std::shared_ptr<const TextPooling>& pooling,
                        const std::string& version) {
   add_vectors(router, pooling);
-  const auto add_answer = [&](const char* path,
-                              const char* schema,
-                              const char* summary,
-                              TranslatedChat (*read)(const Json&)) {
-    router.add({.method = "POST",
-                .path = path,
-                .body_schema = schema,
-                .answer_types = {"application/json", "application/x-ndjson"},
-                .summary = summary,
-                .handle = [generation](const HttpRequest&,
-                                       const ExchangeRef&) { generation->admit("Chat"); },
-                .prepare =
-                    [generation, read](const HttpRequest& request) {
-                      const auto arrived = std::chrono::steady_clock::now();
-                      return prepare_translated(
-                          *generation, read(parse_body(request.body)), request, arrived);
-                    },
-                .reshape_error = ollama_error});
-  };
-  add_answer("/api/chat", "OllamaChatRequest", "Answers a chat of ollama's API.", read_ollama_chat);
-  add_answer("/api/generate",
-             "OllamaGenerateRequest",
-             "Answers a prompt of ollama's API.",
-             read_ollama_generate);
+  add_answers(router, generation);
   const auto add_json = [&router](const char* path, const char* summary, const auto& make) {
     router.add({.method = "GET",
                 .path = path,

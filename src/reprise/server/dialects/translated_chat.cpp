@@ -57,9 +57,15 @@ Answering prepare_translated(const TextGeneration& generation,
   if (chat.body.value("stream", false)) {
     chat.body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", true}};
   }
-  GenerationRequest request = read_chat_request(chat.body, generation.policy());
+  GenerationRequest request = chat.is_text
+                                  ? parse_completion_request(dump(chat.body), generation.policy())
+                                  : read_chat_request(chat.body, generation.policy());
+  // Without a limit, OpenAI's API would end a text after 16 tokens; the others end it with the
+  // model.
+  if (chat.is_text && !chat.body.contains("max_tokens")) request.params.max_tokens.reset();
   request.unused_fields = std::move(chat.unused_fields);
   request.cached_usage = true;  // those APIs have no other value for "not counted"
+  request.timed_usage = true;
   Answering answering = generation.prepare(std::move(request), from, arrived);
   answering.answer = [start = std::move(answering.answer),
                       translator = std::shared_ptr<ChatTranslator>(std::move(chat.answer))](

@@ -1,5 +1,6 @@
 #include "reprise/server/openai/answer.h"
 
+#include <chrono>
 #include <utility>
 
 namespace reprise::server {
@@ -63,6 +64,7 @@ Answer::Answer(const GenerationRequest& request,
                   .usage = request.include_usage,
                   .continuous_usage = request.continuous_usage,
                   .prompt_text = request.is_chat && request.return_prompt_text,
+                  .timed_usage = request.timed_usage,
                   .stream_interval = request.stream_interval},
       spelling_(
           tokenizer,
@@ -175,6 +177,11 @@ int64_t Answer::count(int index, const engine::OutputDelta& delta) {
   if (usage_.cached_tokens && index % n_ == 0) {
     *usage_.cached_tokens += delta.num_cached_tokens - choice.num_cached_tokens;
     choice.num_cached_tokens = delta.num_cached_tokens;
+  }
+  if (parameters_.timed_usage && delta.finished && delta.times) {
+    usage_.decode_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                           delta.times->last_token - delta.times->first_token)
+                           .count();
   }
   return num_new;
 }

@@ -49,7 +49,8 @@ class Answer final : public RequestAnswer {
     bool usage = false;
     bool continuous_usage = false;
     bool prompt_text = false;  // in a chat
-    int stream_interval = 1;   // tokens of a chunk
+    bool timed_usage = false;
+    int stream_interval = 1;  // tokens of a chunk
   };
   struct Choice {
     ChoicePart pending;  // what is sent next; without streaming, this is the whole choice

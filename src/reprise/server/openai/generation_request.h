@@ -76,6 +76,8 @@ struct GenerationRequest {
   bool continuous_usage = false;
   // The usage contains cached tokens, even without the server's option.
   bool cached_usage = false;
+  // The usage contains Usage::decode_ns, which no chat request of a client asks for.
+  bool timed_usage = false;
   int stream_interval = 1;          // tokens per chunk, except in the first and the last one
   bool return_prompt_text = false;  // in a chat: return the text that the chat template made
 

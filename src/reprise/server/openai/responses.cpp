@@ -83,6 +83,7 @@ Json to_json(const Usage& usage) {
   if (usage.reasoning_tokens) {
     json["completion_tokens_details"] = {{"reasoning_tokens", *usage.reasoning_tokens}};
   }
+  if (usage.decode_ns) json["decode_ns"] = *usage.decode_ns;
   return json;
 }
 
