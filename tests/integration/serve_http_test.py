@@ -288,6 +288,36 @@ class Browsers(Case):
         self.assertEqual(response.getheader("Access-Control-Allow-Credentials"), "true")
 
 
+class PageFiles(Case):
+    def test_a_file_is_sent_again_only_where_it_differs(self):
+        server = self.start()
+        tags = set()
+        for path in ("/", "/page/chat.css", "/page/chat.js"):
+            connection = server.connect()
+
+            def get(tag=None):
+                connection.request("GET", path, headers={} if tag is None else {"If-None-Match": tag})
+                answer = connection.getresponse()
+                return answer, answer.read()
+
+            answer, body = get()
+            tag = answer.headers["ETag"]
+            self.assertEqual((answer.status, int(answer.headers["Content-Length"])), (200, len(body)))
+            self.assertRegex(tag, r'^"[0-9a-f]{16}"$')
+            tags.add(tag)
+            for known in (tag, "W/" + tag, f'"0", {tag}', f'W/"0" ,W/{tag}', "*"):
+                answer, body = get(known)
+                self.assertEqual((answer.status, body, answer.headers["ETag"]), (304, b"", tag), known)
+                self.assertEqual((answer.headers["Content-Length"], answer.headers["Content-Type"]), (None, None))
+                self.assertEqual(answer.headers["Cache-Control"], "no-cache")
+            for other in ('"0"', tag.strip('"'), "", ","):
+                self.assertEqual(get(other)[0].status, 200, other)
+            connection.close()
+        self.assertEqual(len(tags), 3)
+        raw = server.raw("GET / HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nConnection: close\r\n\r\n".encode())
+        self.assertTrue(raw.startswith(b"HTTP/1.1 304 Not Modified\r\n") and raw.endswith(b"\r\n\r\n"), raw)
+
+
 class Listening(Case):
     def test_keys_of_a_file(self):
         path = os.path.join(self.folder(), "keys")

@@ -24,6 +24,7 @@ struct HttpRequest {
   std::string host;               // Host, perhaps with a port
   std::string origin;             // Origin
   std::string fetch_site;         // Sec-Fetch-Site; only browsers send it
+  std::string if_none_match;      // If-None-Match
   std::string preflight_method;   // Access-Control-Request-Method
   std::string preflight_headers;  // Access-Control-Request-Headers
   std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty

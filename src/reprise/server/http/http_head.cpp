@@ -198,6 +198,7 @@ HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
           .host = authority ? std::string(*authority) : text(http::field::host),
           .origin = text(http::field::origin),
           .fetch_site = std::string(head["Sec-Fetch-Site"]),
+          .if_none_match = text(http::field::if_none_match),
           .preflight_method = text(http::field::access_control_request_method),
           .preflight_headers = text(http::field::access_control_request_headers),
           .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),

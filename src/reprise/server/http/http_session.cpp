@@ -321,7 +321,10 @@ void HttpSession::log_answer(AnswerFacts facts) {
 
 void HttpSession::send_whole(const HttpResponse& response, AnswerFacts facts) {
   if (is_closed_) return;
-  append_head(response, fmt::format("Content-Length: {}\r\n", response.body.size()));
+  // An answer "not modified" has no body, and a length would be that of the file.
+  const bool has_body = response.status != 304;
+  append_head(response,
+              has_body ? fmt::format("Content-Length: {}\r\n", response.body.size()) : "");
   if (!is_head_) unsent_ += response.body;
   is_answering_ = false;
   log_answer(std::move(facts));
