@@ -74,7 +74,8 @@ TEST(KernelTable, names_each_kernel_once) {
   for (Isa isa : supported_isas(device::detect_cpu_features())) {
     const KernelTable& table = kernel_table(isa);
     EXPECT_EQ(table.isa, isa);
-    if (isa == Isa::avx512_vnni) continue;  // it has most kernels of avx512 under their names
+    // The others have most kernels of one of these under their names.
+    if (isa != Isa::scalar && isa != Isa::avx2 && isa != Isa::avx512) continue;
     for (const FloatKernels* kernels : {&table.rms_norm,
                                         &table.add,
                                         &table.fused_add_rms_norm,
@@ -115,16 +116,50 @@ TEST(KernelTable, names_each_kernel_once) {
   EXPECT_TRUE(names.contains("linear_bf16_scalar"));
 }
 
+// Whether `table` has a kernel of its own for each product, and all other kernels of `base`.
+void expect_own_products(const KernelTable& table, const KernelTable& base) {
+  for (const auto kernels : {&KernelTable::linear,
+                             &KernelTable::lm_head,
+                             &KernelTable::linear_add,
+                             &KernelTable::linear_silu_and_mul,
+                             &KernelTable::linear_rope_kv_write,
+                             &KernelTable::int8_linear,
+                             &KernelTable::block_linear,
+                             &KernelTable::block_expert_linear,
+                             &KernelTable::expert_linear,
+                             &KernelTable::head_linear,
+                             &KernelTable::lora_shrink,
+                             &KernelTable::attention,
+                             &KernelTable::uniform_attention,
+                             &KernelTable::split_attention,
+                             &KernelTable::shared_prefix,
+                             &KernelTable::planned_attention,
+                             &KernelTable::sparse_attention}) {
+    EXPECT_NE((table.*kernels).bf16.cpu, (base.*kernels).bf16.cpu) << (table.*kernels).bf16.name;
+    EXPECT_STRNE((table.*kernels).bf16.name, (base.*kernels).bf16.name);
+  }
+  for (const auto kernels : {&KernelTable::rms_norm,
+                             &KernelTable::rope_kv_write,
+                             &KernelTable::merge_attention,
+                             &KernelTable::selective_state_update}) {
+    EXPECT_EQ((table.*kernels).f32.cpu, (base.*kernels).f32.cpu) << (table.*kernels).f32.name;
+  }
+  EXPECT_EQ(table.gather_rows.cpu, base.gather_rows.cpu);
+}
+
+TEST(KernelTable, sets_that_multiply_in_their_own_way_share_all_other_kernels) {
+  expect_own_products(kernel_table(Isa::amx_software), kernel_table(Isa::scalar));
 #if defined(__x86_64__)
-TEST(KernelTable, vnni_multiplies_bytes_and_shares_all_other_kernels) {
   const KernelTable& plain = kernel_table(Isa::avx512);
+  expect_own_products(kernel_table(Isa::avx512_bf16), plain);
+  expect_own_products(kernel_table(Isa::amx), plain);
   const KernelTable& vnni = kernel_table(Isa::avx512_vnni);
   EXPECT_STREQ(vnni.block_linear.bf16.name, "block_linear_bf16_avx512_vnni");
   EXPECT_NE(vnni.int8_linear.f32.cpu, plain.int8_linear.f32.cpu);
   EXPECT_EQ(vnni.attention.bf16.cpu, plain.attention.bf16.cpu);
   EXPECT_EQ(vnni.linear.bf16.cpu, plain.linear.bf16.cpu);
-}
 #endif
+}
 
 TEST(KernelTable, refuses_a_type_without_kernels) {
   EXPECT_THROW((void)kernel_for(kernel_table(Isa::scalar).add, DType::i32), InvalidArgument);

@@ -26,7 +26,7 @@ struct Usage {
   int64_t completion_tokens = 0;
   std::optional<int64_t> cached_tokens;     // of the prompts; unset: not reported
   std::optional<int64_t> reasoning_tokens;  // of the answers; unset: unknown
-  std::optional<int64_t> decode_ns;  // from the first token to the last; unset: not reported
+  std::optional<int64_t> decode_ns;         // from the first token to the last; unset: not reported
 };
 
 /// One finished answer, or the part of it that is sent next.
