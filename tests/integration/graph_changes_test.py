@@ -155,7 +155,7 @@ class GraphChanges(unittest.TestCase):
         self.assertRegex(server.text(), r"serve\.yaml:\d+: not YAML")
         state = hang_up("compilation-config: {cudagraph_mode: NONE, mode: 0}\nblock-size: 32\n",
                         'now in force: {"cudagraph_mode":"NONE"')
-        self.assertIn("needs a restart: --block-size, --compilation-config.mode", server.text())
+        self.assertIn("need a restart: --block-size, --compilation-config.mode", server.text())
         # The other keys of the same file take effect.
         self.assertEqual((state["cudagraph_mode"], state["shadow_check_rate"]), ("NONE", 0))
         state = hang_up("", "now in force: ")
