@@ -34,6 +34,18 @@ class Aliasing : public KernelTest {
     std::vector<Tensor> inputs;
   };
 
+  Tensor block_weight(int64_t columns) {
+    const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_0, .columns = columns}};
+    Tensor weight = make(packed_weight_type(parts, 64, dtype()));
+    fill_packed_weight(weight, parts, random_);
+    return weight;
+  }
+  Tensor int8_weight() {
+    Tensor weight = make(int8_panels_type(96, 64, dtype()));
+    fill_int8_panels(weight, random_);
+    return weight;
+  }
+
   // One case for each op that can_alias allows to alias, with several blocks.
   std::vector<Case> all_cases() {
     const int64_t rows = 45;
@@ -55,20 +67,16 @@ class Aliasing : public KernelTest {
     const Tensor values = random({3, 2, 16, 48});
     const OpAttributes norm = {.epsilon = 1e-6F};
     const OpAttributes int8_norm = {.type = {DType::i8, {}}, .epsilon = 1e-6F};
-    const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_0, .columns = width}};
-    const Tensor packed = make(packed_weight_type(parts, 64, dtype()));
-    fill_packed_weight(packed, parts, random_);
     const Tensor blocks = make({rows, 80}, DType::i8);
     launch_quantize_blocks(stream_, kernels(), random({rows, 64}), blocks);
-    const Tensor int8_weight = make(int8_panels_type(96, 64, dtype()));
-    fill_int8_panels(int8_weight, random_);
     const Tensor codes = make({rows, 64}, DType::i8);
     const Tensor scales = make({rows}, DType::f32);
     launch_quantize_per_token(stream_, kernels(), random({rows, 64}), codes, scales);
     return {
         {{OpCode::add, {}}, {x, residual}},
-        {{OpCode::linear_add, {}}, {blocks, packed, weight, residual, {}}},
-        {{OpCode::linear_add, {}}, {codes, int8_weight, random({96}), random({rows, 96}), scales}},
+        {{OpCode::linear_add, {}}, {blocks, block_weight(width), weight, residual, {}}},
+        {{OpCode::linear_add, {}},
+         {codes, int8_weight(), random({96}), random({rows, 96}), scales}},
         {{OpCode::add, {}}, {q, k}},
         {{OpCode::rms_norm, norm}, {x, weight}},
         {{OpCode::rms_norm, norm}, {q, head_norm}},
@@ -142,7 +150,7 @@ class Aliasing : public KernelTest {
       std::vector<std::optional<size_t>> places = {}) {
     if (places.size() == types.size()) return function(places);
     const size_t result = places.size();
-    places.push_back(std::nullopt);
+    places.emplace_back();
     for_each_choice(c, types, function, places);
     for (size_t operand = 0; operand < c.inputs.size(); ++operand) {
       const bool is_taken = std::find(places.begin(), places.end(), operand) != places.end();

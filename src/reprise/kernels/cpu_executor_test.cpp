@@ -62,11 +62,11 @@ class Machine {
     for (int r = 0; r < kMaxReqs; ++r) {
       set_element(query_start_loc, token, r);
       for (int block = 0; block < 4; ++block) set_element(block_table, 1 + 4 * r + block, r, block);
-      if (r >= static_cast<int>(queries.size())) continue;
+      if (std::cmp_greater_equal(r, queries.size())) continue;
       const int query = queries[static_cast<size_t>(r)];
       set_element(seq_lens, query, r);
       for (int i = 0; i < query; ++i, ++token) {
-        set_element(ids, (token * 13 + query) % kVocab, token);
+        set_element(ids, static_cast<double>((token * 13 + query) % kVocab), token);
         set_element(positions, i, token);
         set_element(slots, (1 + 4 * r) * 16 + i, token);
       }

@@ -129,7 +129,7 @@ int32_t InputBatch::stage_request(const scheduler::StepEntry& request,
   pad_tokens(first_token + num_tokens, first_token + query_len);
   host(layout_.query_start_loc)[index] = first_token;
   host(layout_.seq_lens)[index] = seq_len;
-  int32_t* slots = host(layout_.state_indices) + index * limits_.state_slots_per_req;
+  int32_t* slots = host(layout_.state_indices) + int64_t{index} * limits_.state_slots_per_req;
   for (int32_t i = 0; i < limits_.state_slots_per_req; ++i) {
     slots[i] = static_cast<int32_t>(request.state_slot_after(i, limits_.state_slots_per_req));
   }
@@ -281,7 +281,7 @@ std::span<const int32_t> InputBatch::host_state_slots(int32_t request) const noe
   const int32_t* starts = host_.data() + layout_.query_start_loc + request;
   const int32_t num_tokens = starts[1] - starts[0];
   const int32_t slots_per_req = limits_.state_slots_per_req;
-  const int32_t* slots = host_.data() + layout_.state_indices + request * slots_per_req;
+  const int32_t* slots = host_.data() + layout_.state_indices + int64_t{request} * slots_per_req;
   const bool is_one = slots_per_req > 1 && slots[0] == slots[1];
   return {slots, to_size(is_one ? 1 : std::min(num_tokens, slots_per_req))};
 }

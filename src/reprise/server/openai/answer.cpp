@@ -191,7 +191,7 @@ void Answer::begin_stream() {
       {.content_type = std::string(kEventStream),
        .headers = {{kRequestIdHeader, request_id_}, {"Cache-Control", "no-cache"}}});
   if (!head_.is_chat) return;
-  for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
+  for (int i = 0; std::cmp_less(i, choices_.size()); ++i) {
     Json chunk = role_chunk(head_, i);
     if (parameters_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
     if (parameters_.prompt_text) chunk["prompt_text"] = prompt_of(i).text;
