@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/poisoning_pool.h"
