@@ -89,13 +89,13 @@ def encode(document: list[corpus.Segment], tokenizer: Tokenizer) -> tuple[list[i
     return encoding.ids, labels
 
 
-def batches(tokenizer: Tokenizer, tokens_per_batch: int, seed: int):
+def batches(stream, tokenizer: Tokenizer, tokens_per_batch: int, seed: int, pool_size: int = 4096):
     """Endless padded batches of documents of similar length, so that padding stays below a few percent.
 
     Each document starts at position 0, as it will in the engine."""
-    stream, shuffle = corpus.documents(seed), random.Random(seed)
+    shuffle = random.Random(seed)
     while True:
-        pool = sorted((encode(d, tokenizer) for d in itertools.islice(stream, 4096)), key=lambda pair: len(pair[0]))
+        pool = sorted((encode(d, tokenizer) for d in itertools.islice(stream, pool_size)), key=lambda pair: len(pair[0]))
         groups, group = [], []
         for pair in pool:
             if group and len(pair[0]) * (len(group) + 1) > tokens_per_batch:
@@ -180,8 +180,8 @@ def write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def export(model: LlamaForCausalLM, tokenizer: Tokenizer, held_back: list, out: Path) -> None:
-    (out / "eval").mkdir(parents=True, exist_ok=True)
+def export(model: LlamaForCausalLM, tokenizer: Tokenizer, chat_template: str, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     half = LlamaForCausalLM(model.config).to(torch.bfloat16)
     half.load_state_dict(model.state_dict())
     half.save_pretrained(out)
@@ -192,17 +192,21 @@ def export(model: LlamaForCausalLM, tokenizer: Tokenizer, held_back: list, out: 
     write_json(out / "generation_config.json", {
         "bos_token_id": text, "eos_token_id": [end, text], "pad_token_id": text, "do_sample": False,
         "max_new_tokens": 256})
-    special = {i: {"content": t, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
-                   "special": True} for t, i in zip(SPECIAL_TOKENS, (text, start, end))}
+    added = {i: {"content": token.content, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
+                 "special": token.special} for i, token in tokenizer.get_added_tokens_decoder().items()}
     write_json(out / "tokenizer_config.json", {
-        "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": special,
+        "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": added,
         "additional_special_tokens": [corpus.IM_START, corpus.IM_END], "bos_token": None,
-        "chat_template": CHAT_TEMPLATE, "clean_up_tokenization_spaces": False, "eos_token": corpus.IM_END,
+        "chat_template": chat_template, "clean_up_tokenization_spaces": False, "eos_token": corpus.IM_END,
         "model_max_length": model.config.max_position_embeddings, "pad_token": corpus.END_OF_TEXT,
         "tokenizer_class": "PreTrainedTokenizerFast", "unk_token": None})
     write_json(out / "special_tokens_map.json", {
         "additional_special_tokens": [corpus.IM_START, corpus.IM_END], "eos_token": corpus.IM_END,
         "pad_token": corpus.END_OF_TEXT})
+
+
+def export_problems(held_back: list, out: Path) -> None:
+    (out / "eval").mkdir(parents=True, exist_ok=True)
     rows = ({"question": p.question, "answer": p.answer, "final": str(p.final)} for p in held_back)
     (out / "eval" / "problems.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
 
@@ -238,7 +242,8 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         first_step, tokens_seen = state["step"] + 1, state["tokens"]
     # A resumed run reads a stream of its own; it must not see the first documents again.
-    stream = batches(tokenizer, options.tokens_per_batch, CORPUS_SEED * 1_000_000 + first_step)
+    seed = CORPUS_SEED * 1_000_000 + first_step
+    stream = batches(corpus.documents(seed), tokenizer, options.tokens_per_batch, seed)
     began = time.monotonic()
     for step, (ids, labels) in zip(range(first_step, options.steps + 1), stream):
         for group in optimizer.param_groups:
@@ -263,7 +268,8 @@ def main() -> None:
             if options.log:
                 with options.log.open("a") as log:
                     log.write(json.dumps(row) + "\n")
-            export(model, tokenizer, held_back, options.out)
+            export(model, tokenizer, CHAT_TEMPLATE, options.out)
+            export_problems(held_back, options.out)
             if options.state:
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
                             "tokens": tokens_seen}, options.state)
