@@ -91,7 +91,7 @@ def main():
     if options.all:
         groups = compiled_sources.groups_of_all(unseen, flags)
     else:
-        groups = compiled_sources.groups_of_some(unseen, flags, MAX_GROUPS, 0)
+        groups = compiled_sources.groups_of_newest(unseen, flags, MAX_GROUPS)
     folder = options.build / "tidy_groups"
     folder.mkdir(exist_ok=True)
 

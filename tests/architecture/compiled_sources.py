@@ -99,18 +99,8 @@ def groups_of_all(unseen, flags):
     return groups
 
 
-def groups_of_some(unseen, flags, num_changed, num_others):
-    """At most so many groups with sources that changed lately, newest first, and with others. The others begin at a place
-    in the list of all sources that depends on the number of commits: so fresh clones see all sources in turn. They also fill
-    up the groups of changed sources."""
-    groups, sources = [], sorted(flags)
-    age = _ages_of(sources)
-    _fill(groups, sorted((source for source in unseen if source in age), key=lambda source: (age[source], source)), flags,
-          num_changed)
-    if num_others == 0:
-        return groups
-    start = recent_changes.number_of_commits() * num_others * GROUP_SIZE // 2 % len(sources)
-    waiting = set(unseen) - {source for group in groups for source in group}
-    _fill(groups, [source for source in sources[start:] + sources[:start] if source in waiting], flags,
-          num_changed + num_others)
+def groups_of_newest(unseen, flags, limit):
+    """At most `limit` groups with sources that changed lately, newest first."""
+    groups, age = [], _ages_of(sorted(flags))
+    _fill(groups, sorted((source for source in unseen if source in age), key=lambda source: (age[source], source)), flags, limit)
     return groups

@@ -83,10 +83,11 @@ PoolingType read_pooling_type(const ConfigReader& reader, const Json& document) 
     if (!type) refuse(key);
     found = type;
   }
-  for (const auto& [key, value] : document.items()) {
+  for (const auto& member : document.items()) {
+    const std::string& key = member.key();
     const bool is_known =
         std::ranges::any_of(kFlags, [&](const auto& flag) { return key == flag.first; });
-    if (key.starts_with("pooling_mode_") && value == true && !is_known) refuse(key);
+    if (key.starts_with("pooling_mode_") && member.value() == true && !is_known) refuse(key);
   }
   return found.value_or(PoolingType::mean);  // as Sentence Transformers
 }
