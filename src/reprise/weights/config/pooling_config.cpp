@@ -26,7 +26,7 @@ std::string kind_of_module(const Json& module, const std::string& path) {
   if (!module.is_object() || type == module.end() || !type->is_string()) {
     throw FileError("E_CONFIG", path, "type", "each module must have one");
   }
-  const std::string& name = type->get_ref<const std::string&>();
+  const auto& name = type->get_ref<const std::string&>();
   return name.substr(name.rfind('.') + 1);  // all of a name without a dot
 }
 
