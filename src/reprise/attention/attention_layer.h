@@ -16,7 +16,8 @@ struct AttentionShape {
   int64_t head_dim = 0;
   int64_t value_dim = 0;       // of values and results; 0: head_dim
   int64_t sliding_window = 0;  // 0 = none
-  // A token sees its own chunk of positions, and there is no window; 0: no chunks.
+  // The positions of a chunk. A token sees only its own chunk, and there is no window. 0: no
+  // chunks.
   int64_t chunk_size = 0;
   float scale = 0;                // of scores; 0: 1 / sqrt(head_dim)
   float soft_cap = 0;             // of scaled scores; 0: none

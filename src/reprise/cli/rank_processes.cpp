@@ -101,7 +101,7 @@ struct RankProcess {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kLauncherFailed);
   if (rank == 0) (void)fcntl(listener, F_SETFD, 0);
-  // Of two entries with the same name the first one counts, so these come first.
+  // Where two entries have the same name, the first one counts. So these entries come first.
   std::vector<std::string> variables = {fmt::format("RANK={}", rank),
                                         fmt::format("WORLD_SIZE={}", num_ranks),
                                         fmt::format("LOCAL_RANK={}", rank),

@@ -55,8 +55,7 @@ class GraphWatch {
   /// In the order in which they were retired.
   [[nodiscard]] std::span<const RetiredGraph> retired() const noexcept { return retired_; }
 
-  /// Notes the capture of one key while the scope lives. The results of the scope's launches must
-  /// exist until reserve().
+  /// Notes the nodes and the launches of one key's capture while the scope lives.
   class CaptureScope {
    public:
     /// `is_noted`: false for warm-ups and second captures, which this scope leaves alone.

@@ -103,7 +103,7 @@ class ShadowCheck {
   [[nodiscard]] const CapturedLaunches& captured() const noexcept { return captured_; }
   /// Adds a key to keys(). If a replay differed, also writes a log line.
   void add(QuarantinedKey key);
-  /// Removes a key that is no longer quarantined.
+  /// Takes a key out of the list of quarantined keys.
   void remove(const cudagraph::PlannedKey& key);
 
   [[nodiscard]] const ShadowCheckOptions& options() const noexcept { return options_; }

@@ -222,7 +222,8 @@ class TileProducts {
     }
   }
 
-  /// Multiplies the last elements of a depth that is no multiple of a tile. Zeros fill the tile.
+  /// Multiplies the elements that are left after the last whole tile of the depth. Zeros fill the
+  /// rest of their tile.
   void add_rest(int64_t group, int64_t pair) {
     T x[kGroupRows * kDepth] = {};
     T columns[2][kElements] = {};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "reprise/base/json.h"
 #include "reprise/tensor/packed_weight.h"
@@ -58,7 +59,7 @@ std::vector<int32_t> packed_rows(const std::vector<int>& numbers,
                                  const std::array<int64_t, 8>& place_of) {
   const int64_t per_word = 32 / bits;
   std::vector<int32_t> words;
-  for (int64_t begin = 0; begin < static_cast<int64_t>(numbers.size()); begin += row) {
+  for (int64_t begin = 0; std::cmp_less(begin, numbers.size()); begin += row) {
     for (int64_t w = 0; w < row; w += per_word) {
       uint32_t word = 0;
       for (int64_t p = 0; p < per_word; ++p) {
@@ -275,6 +276,17 @@ TEST(QuantizationConfig, reads_what_quantisers_write) {
           "version":"GEMM","zero_point":true}})");
   EXPECT_EQ(awq,
             (QuantizationConfig{.method = QuantizationMethod::awq, .bits = 4, .group_size = 64}));
+  const auto modelopt = [](const std::string& more) {
+    return read_config(fmt::format(R"({{"quantization_config":{{"quant_method":"modelopt",
+        "quant_algo":"NVFP4","group_size":16,"exclude_modules":["lm_head"]{}}}}})",
+                                   more)
+                           .c_str());
+  };
+  QuantizationConfig nvfp4{.method = QuantizationMethod::modelopt, .bits = 4};
+  EXPECT_EQ(modelopt(R"(,"kv_cache_quant_algo":null)"), nvfp4);
+  nvfp4.has_float8_cache = true;
+  EXPECT_EQ(modelopt(R"(,"kv_cache_quant_algo":"FP8")"), nvfp4);
+  EXPECT_EQ(modelopt(R"(,"kv_cache_scheme":{"dynamic":false,"num_bits":8,"type":"float"})"), nvfp4);
 }
 
 TEST(QuantizationConfig, finds_activations_with_one_scale_per_token) {

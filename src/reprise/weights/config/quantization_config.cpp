@@ -72,19 +72,6 @@ QuantizationConfig read_fp8(const ConfigReader& reader) {
   return config;
 }
 
-// NVIDIA's Model Optimizer. Its older checkpoints have these members in hf_quant_config.json.
-QuantizationConfig read_modelopt(const ConfigReader& reader) {
-  const std::string algorithm = reader.string("quant_algo").value_or("");
-  if (algorithm != "NVFP4" && algorithm != "FP8") {
-    reader.fail("quant_algo",
-                fmt::format("'{}' is not supported; supported: NVFP4, FP8", visible(algorithm)));
-  }
-  const std::string cache = reader.string("kv_cache_quant_algo").value_or("");
-  return {.method = QuantizationMethod::modelopt,
-          .bits = algorithm == "NVFP4" ? 4 : 8,
-          .has_float8_cache = cache == "FP8"};
-}
-
 QuantizationConfig read_bitsandbytes(const ConfigReader& reader) {
   const bool is_four = reader.boolean("load_in_4bit").value_or(false);
   const bool is_eight = reader.boolean("load_in_8bit").value_or(false);
@@ -124,6 +111,13 @@ bool has_int8_inputs(const ConfigReader& group, std::string_view strategy, bool 
          inputs->boolean("symmetric").value_or(true);
 }
 
+// Whether the member "kv_cache_scheme" asks for keys and values in float8.
+bool has_float8_scheme(const ConfigReader& reader) {
+  const std::optional<ConfigReader> cache = reader.object("kv_cache_scheme");
+  return cache && cache->integer("num_bits", 1, 64).value_or(8) == 8 &&
+         cache->string("type").value_or("float") == "float";
+}
+
 QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
   require_format(reader);
   QuantizationConfig config{.method = QuantizationMethod::compressed_tensors};
@@ -150,11 +144,22 @@ QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
           config.has_static_int8 && has_int8_inputs(group_reader, "tensor", false);
     }
   }
-  if (const std::optional<ConfigReader> cache = reader.object("kv_cache_scheme")) {
-    config.has_float8_cache = cache->integer("num_bits", 1, 64).value_or(8) == 8 &&
-                              cache->string("type").value_or("float") == "float";
-  }
+  config.has_float8_cache = has_float8_scheme(reader);
   return config;
+}
+
+// NVIDIA's Model Optimizer. Older checkpoints have these members in hf_quant_config.json, and name
+// the type of the cache; newer ones have a scheme for it.
+QuantizationConfig read_modelopt(const ConfigReader& reader) {
+  const std::string algorithm = reader.string("quant_algo").value_or("");
+  if (algorithm != "NVFP4" && algorithm != "FP8") {
+    reader.fail("quant_algo",
+                fmt::format("'{}' is not supported; supported: NVFP4, FP8", visible(algorithm)));
+  }
+  const std::string cache = reader.string("kv_cache_quant_algo").value_or("");
+  return {.method = QuantizationMethod::modelopt,
+          .bits = algorithm == "NVFP4" ? 4 : 8,
+          .has_float8_cache = cache == "FP8" || has_float8_scheme(reader)};
 }
 
 }  // namespace
