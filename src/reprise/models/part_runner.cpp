@@ -5,6 +5,11 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "reprise/device/cpu/usable_cores.h"
 
 namespace reprise::models {
 namespace {
@@ -55,13 +60,31 @@ void run_parts(const void* args, device::BlockRange) noexcept {
   static_cast<const RunPartsArguments*>(args)->queue->run_parts();
 }
 
+/// The calling thread takes part. More threads than 16 would not read files faster.
+void run_on_threads(PartQueue& queue, int64_t num_parts) {
+  constexpr int64_t kMostThreads = 16;
+  const auto num_cores = static_cast<int64_t>(device::usable_cores().size());
+  const int64_t num_threads = std::min({num_parts, num_cores, kMostThreads});
+  std::vector<std::jthread> helpers;
+  try {
+    while (static_cast<int64_t>(helpers.size()) + 1 < num_threads) {
+      helpers.emplace_back([&queue] { queue.run_parts(); });
+    }
+  } catch (const std::system_error&) {
+    // The system allows no more threads, so there are fewer.
+  }
+  queue.run_parts();
+}
+
 constexpr device::Kernel kRunParts = {.name = "run_parts", .cpu = run_parts};
 
 }  // namespace
 
 void PartRunner::run(int64_t num_parts, const std::function<void(int64_t)>& run_part) {
   PartQueue queue(num_parts, run_part);
-  if (num_parts > 1 && stream_->device().is_host_accessible()) {
+  if (num_parts > 1 && !stream_->device().is_host_accessible()) {
+    run_on_threads(queue, num_parts);
+  } else if (num_parts > 1) {
     const RunPartsArguments arguments{&queue};
     // A worker gets at least one block if there are as many blocks as workers.
     constexpr int64_t kMostBlocks = 1024;

@@ -7,8 +7,10 @@
 
 namespace reprise::models {
 
-/// Runs the parts of a job on the workers of a device; on the calling thread if the device is not
-/// the host itself. Used while loading and for sampling, when the workers have nothing else to do.
+/// Runs the parts of a job on the workers of a device. A device that is not the host itself has
+/// none; then each run of several parts has threads of its own, one for each usable core and at
+/// most
+/// 16. Used while loading and for sampling, when the workers have nothing else to do.
 class PartRunner {
  public:
   /// The stream must outlive this object.
