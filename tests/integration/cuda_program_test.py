@@ -89,6 +89,38 @@ class CudaProgram(unittest.TestCase):
             self.assertGreater(server.metric("reprise:cudagraph_dispatch_total", 'runtime_mode="FULL"'), 0)
             self.assertEqual(server.stop(), 0)
 
+    def test_a_batch_invariant_answer_does_not_depend_on_its_batch(self):
+        server = self.serve("--batch-invariant", "--dtype", "bfloat16", "--enable-prefix-caching")
+        question = {**STORY, "prompt": "Once upon a time, there was a little girl named Lily. She liked to play in the park with her "
+                    "dog, and one day they found a big red ball under the old tree.", "logprobs": 3, "max_tokens": 4}
+        answers = []
+
+        def ask(fields):
+            status, answer = server.post("/v1/completions", {**question, **fields})
+            self.assertEqual(status, 200, answer)
+            answers.append((answer["choices"][0]["text"], answer["choices"][0]["logprobs"]))
+
+        ask({})  # 48 tokens, so in two chunks
+        ask({"cache_salt": "nothing is cached with it"})
+        self.assertGreater(server.metric("reprise:prefix_cache_queries_total"), 0)
+        ask({})  # after a cached prefix
+        self.assertGreater(server.metric("reprise:prefix_cache_hits_total"), 0)
+        both = [threading.Thread(target=ask, args=({"cache_salt": str(i)},)) for i in range(2)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+        self.assertEqual(len(answers), 5)
+        for answer in answers[1:]:
+            self.assertEqual(answer, answers[0])
+        self.assertEqual(server.stop(), 0)
+
+    def test_batch_invariance_is_refused_where_plans_follow_from_the_batch(self):
+        done = subprocess.run([serve_test.BINARY, "generate", serve_test.MODEL, "--prompt", "x", *LIMITS, "--batch-invariant",
+                               "--attention-backend", "FLASHINFER"], capture_output=True, text=True, timeout=serve_test.TIMEOUT)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--batch-invariant: the attention backend FLASHINFER", done.stderr)
+
     def copy_of(self, golden):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

@@ -18,7 +18,8 @@ void add_cpu_options(OptionTable& table, const std::string& group, api::EngineAr
   table.add_switch("batch-invariant",
                    group,
                    "The answer to a request does not depend on the other requests. Without it, "
-                   "prompts and batches with packed weights are faster on AMX.",
+                   "prompts and batches are faster on GPUs, and with packed weights on AMX.",
+                   "on for CPUs, off for GPUs",
                    args.batch_invariant);
 }
 

@@ -157,7 +157,7 @@ constexpr std::array kVariables = {
              "allow-long-max-model-len",
              number_to_switch},
     Variable{"VLLM_BATCH_INVARIANT",
-             "0 is --no-batch-invariant, 1 is --batch-invariant, the default here.",
+             "0 is --no-batch-invariant, 1 is --batch-invariant, the default on CPUs.",
              "batch-invariant",
              switch_unless_empty},
 };

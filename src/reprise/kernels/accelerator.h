@@ -10,6 +10,7 @@
 #include "reprise/device/code_loader.h"
 #include "reprise/device/device.h"
 #include "reprise/kernels/device_executor.h"
+#include "reprise/kernels/kernel_table.h"
 #include "reprise/kernels/row_sampler.h"
 
 namespace reprise::kernels {
@@ -38,10 +39,11 @@ class Accelerator {
   /// Sets AcceleratorOptions::programmatic_launch for later launches of a device of this
   /// accelerator. Existing graphs do not change. \pre no thread launches on the device
   virtual void set_programmatic_launch(device::Device& device, bool is_on) = 0;
-  /// Makes an executor for a stream of this accelerator and loads its kernels. \throws DeviceError,
-  /// OutOfMemory
+  /// Makes an executor for a stream of this accelerator and loads its kernels. If batch invariance
+  /// is required, a row has the same bits in any launch, and many rows take longer. \throws
+  /// DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(
-      device::Stream& stream, device::MemoryPool& pool) = 0;
+      device::Stream& stream, device::MemoryPool& pool, BatchInvariance invariance) = 0;
   /// Makes a sampler for a stream of this accelerator and at most `max_rows` rows at a time.
   /// nullptr: the vocabulary is too large. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
@@ -72,7 +74,7 @@ struct LoadedAccelerator {
 [[nodiscard]] bool has_cuda_driver();
 
 /// The version of the interface between the plug-in and its loader. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 5;
+inline constexpr uint32_t kAcceleratorVersion = 6;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// Makes an accelerator, which the caller owns. nullptr: the accelerator cannot be used, and

@@ -36,7 +36,16 @@ std::optional<device::WorkerPlacement> bound_workers(const EngineArgs& args,
   return device::place_workers(topology, *binding, args.num_threads, rank, num_ranks);
 }
 
+kernels::BatchInvariance invariance_of(const EngineArgs& args, const EngineDevice& device) {
+  return is_batch_invariant(args, device) ? kernels::BatchInvariance::required
+                                          : kernels::BatchInvariance::not_required;
+}
+
 }  // namespace
+
+bool is_batch_invariant(const EngineArgs& args, const EngineDevice& device) noexcept {
+  return args.batch_invariant.value_or(!device.is_gpu());
+}
 
 std::optional<compile::CodeGenerator> EngineDevice::code_generator() const {
   if (!is_gpu()) return compile::cpu_code_generator(isa);
@@ -66,10 +75,8 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
     const std::optional<device::WorkerPlacement> placement = bound_workers(args, opened.warnings);
     opened.device =
         device::create_cpu_device({.num_threads = args.num_threads, .placement = placement});
-    const auto invariance = args.batch_invariant ? kernels::BatchInvariance::required
-                                                 : kernels::BatchInvariance::not_required;
-    opened.execution =
-        std::make_unique<runner::Execution>(*opened.device, kernels::kernel_table(isa, invariance));
+    opened.execution = std::make_unique<runner::Execution>(
+        *opened.device, kernels::kernel_table(isa, invariance_of(args, opened)));
     const auto num_cores = static_cast<int>(device::usable_cores().size());
     opened.num_workers =
         args.num_threads == 0 ? num_cores : std::min<int>(args.num_threads, num_cores);
@@ -85,8 +92,10 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
       accelerator.create_device({.programmatic_launch = args.programmatic_dependent_launch});
   opened.code_target = accelerator.create_code_target(*opened.device);
   opened.execution = std::make_unique<runner::Execution>(
-      *opened.device, [&accelerator](device::Stream& stream, device::MemoryPool& pool) {
-        return accelerator.create_executor(stream, pool);
+      *opened.device,
+      [&accelerator, invariance = invariance_of(args, opened)](device::Stream& stream,
+                                                               device::MemoryPool& pool) {
+        return accelerator.create_executor(stream, pool, invariance);
       });
   return opened;
 }
@@ -94,11 +103,9 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
 std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
                                                 const EngineDevice& device,
                                                 const models::Parameters& weights) {
-  if (args.batch_invariant) return {};
+  if (device.is_gpu() || is_batch_invariant(args, device)) return {};
   std::string why;
-  if (device.is_gpu()) {
-    why = "the faster products are kernels of the CPU";
-  } else if (!kernels::has_kernels_without_invariance(device.isa)) {
+  if (!kernels::has_kernels_without_invariance(device.isa)) {
     why = fmt::format("the kernels of {} have no faster products", kernels::isa_name(device.isa));
   } else if (!weights.has_block_panels()) {
     why = "the faster products are those of weights in blocks, and this model has none";

@@ -35,6 +35,10 @@ struct EngineDevice {
 /// The device that --device selects. \throws InvalidArgument, OutOfMemory, device::DeviceError
 [[nodiscard]] EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa);
 
+/// Whether answers must have the same bits in any batch: --batch-invariant, or the default of the
+/// device.
+[[nodiscard]] bool is_batch_invariant(const EngineArgs& args, const EngineDevice& device) noexcept;
+
 /// A warning if --no-batch-invariant is given and changes nothing.
 [[nodiscard]] std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
                                                               const EngineDevice& device,

@@ -128,7 +128,7 @@ Json bits_of(const LoadedEngine& engine) {
                {"kv_cache_dtype", report.kv_cache_dtype},
                {"tensor_parallel_size", args.tensor_parallel_size},
                {"enable_expert_parallel", args.enable_expert_parallel},
-               {"batch_invariant", args.batch_invariant},
+               {"batch_invariant", args.batch_invariant.value_or(!engine.device->is_gpu())},
                {"hf_overrides", args.hf_overrides}};
   bits["attention_backend"] = report.attention == nullptr ? "" : report.attention->name;
   if (args.load_format == LoadFormat::dummy) bits["dummy_seed"] = args.seed;
@@ -235,7 +235,7 @@ std::vector<std::string> likely_causes(const Json& logged, const Json& replayed)
   } else if (logged.at("build") != replayed.at("build")) {
     causes.emplace_back("another build of Reprise");
   }
-  if (!is_cpu(was) || !was.value("batch_invariant", true)) {
+  if (!was.value("batch_invariant", is_cpu(was))) {
     causes.emplace_back(
         "the results of this engine depend on its batches, and the batches were different");
   }

@@ -163,8 +163,9 @@ struct EngineArgs {
   /// ranks ("0-31|32-63"); empty: one on each usable CPU.
   std::string cpu_threads_bind;
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx
-  /// Whether an answer has the same bits in any batch. Without it some products are faster.
-  bool batch_invariant = true;
+  /// Whether an answer has the same bits in any batch. Without it some kernels are faster. Nothing:
+  /// on the CPU it has, on a GPU it has not.
+  std::optional<bool> batch_invariant;
 
   [[nodiscard]] int32_t ranks_per_engine() const noexcept {
     return tensor_parallel_size * pipeline_parallel_size;

@@ -174,6 +174,16 @@ std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
   return stored;
 }
 
+// Refuses backends whose sums depend on the batch, if batch invariance is asked for.
+void require_invariant_attention(const EngineArgs& args, const attention::BackendInfo& backend) {
+  if (args.batch_invariant != true || backend.create != attention::create_planned_backend) return;
+  throw InvalidArgument(fmt::format(
+      "--batch-invariant: the attention backend {} adds the parts of long contexts in an order "
+      "that "
+      "depends on the batch; choose another --attention-backend, or leave out one of both options",
+      backend.name));
+}
+
 // The inputs of the resolution. `model`: nullptr if its configuration is not known.
 void set_graph_inputs(const EngineArgs& args,
                       const weights::ModelConfig* model,
@@ -186,6 +196,7 @@ void set_graph_inputs(const EngineArgs& args,
   options.recurrent = nullptr;
   options.kv_cache_dtype = kv_cache::find_cache_dtype(args.kv_cache_dtype);
   attention::require_cache_dtype(*options.attention, options.kv_cache_dtype);
+  require_invariant_attention(args, *options.attention);
   config::ResolutionInputs& inputs = options.graph_inputs;
   inputs.extensions = extension_names(args);
   config::ParsedCompilationConfig parsed =

@@ -13,6 +13,8 @@ inline constexpr int kAttentionThreads = 128;
 // With fewer positions per part, more parts cost more than they save.
 inline constexpr int kLeastPartPositions = 256;
 inline constexpr int kMostParts = 64;
+/// Steps of sixteen positions in a fixed part: 512 positions. A multiple of the warps of a block.
+inline constexpr int kFixedPartSteps = 32;
 inline constexpr int kLargestFragmentHead = 128;
 /// Threads of a block that merges the parts of an attention plan: one for each element of a row.
 inline constexpr int kMergeThreads = kMaxAttentionHeadDim;
@@ -66,7 +68,8 @@ struct alignas(16) CudaAttentionArguments {
   int64_t max_tiles;          // prompts
   int64_t max_parts;          // prompts
   ServedRequests served;
-  int32_t block_bits;  // prompts: block_size is 2 to this power
+  int32_t block_bits;   // prompts: block_size is 2 to this power
+  int32_t fixed_parts;  // decoding: 1 = parts begin at multiples of kFixedPartSteps
 };
 
 }  // namespace reprise::kernels::cuda

@@ -228,6 +228,20 @@ REPRISE_DEVICE float merge_column(const float* first,
   return sum;
 }
 
+/// Called after a block has written its part of a tile. Whether it is the last of `num_parts`
+/// blocks, which then sees the parts of all.
+REPRISE_DEVICE bool arrives_last(int64_t num_parts, int32_t* arrived) {
+  fence();
+  sync_block();
+  auto* is_last = reinterpret_cast<int*>(shared_memory());
+  if (thread_index() == 0) *is_last = atomic_add(arrived, 1) == num_parts - 1 ? 1 : 0;
+  sync_block();
+  const bool merges = *is_last != 0;
+  sync_block();
+  if (merges) fence();
+  return merges;
+}
+
 /// Called after a block has written its part of a tile. The last of `num_parts` blocks merges the
 /// parts, which lie part_size floats apart, and stores the tile's results.
 template <typename T, int kHeadDim>
@@ -238,15 +252,7 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
                                     const float* parts,
                                     int64_t part_size,
                                     int32_t* arrived) {
-  fence();
-  sync_block();
-  auto* is_last = reinterpret_cast<int*>(shared_memory());
-  if (thread_index() == 0) *is_last = atomic_add(arrived, 1) == num_parts - 1 ? 1 : 0;
-  sync_block();
-  const bool merges = *is_last != 0;
-  sync_block();
-  if (!merges) return;
-  fence();
+  if (!arrives_last(num_parts, arrived)) return;
   // The weight of each part of a row is computed once, a part per lane, and not by every element.
   const int count = static_cast<int>(num_parts);
   const int rows = static_cast<int>(tile.num_rows);

@@ -150,13 +150,15 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
       .max_tiles = 0,
       .max_parts = 1,
       .served = ServedRequests::all,
-      .block_bits = std::countr_zero(static_cast<uint64_t>(call.key_cache.size(2)))};
+      .block_bits = std::countr_zero(static_cast<uint64_t>(call.key_cache.size(2))),
+      .fixed_parts = options_.invariance == BatchInvariance::required ? 1 : 0};
   AttentionKernelArguments& a = arguments.call;
   const AttentionPathKernels paths = attention_kernels(call.q.dtype());
   if (needs_rows(call)) {
     const device::Kernel& by_rows = *paths.any_batch.by_rows;
     return launch(stream(), by_rows, blocks_by_rows(a, by_rows), arguments, attention_uses(call));
   }
+  if (arguments.fixed_parts != 0) return launch_fixed_attention(call, paths, arguments);
   a.query_len = attention().query_len;
   // In a uniform batch a tile is a whole request.
   const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
@@ -175,6 +177,19 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
     blocks = blocks_by_rows(a, *kernel);
   }
   return launch(stream(), *kernel, blocks, arguments, attention_uses(call));
+}
+
+bool CudaExecutor::launch_fixed_attention(const AttentionCall& call,
+                                          const AttentionPathKernels& paths,
+                                          const CudaAttentionArguments& arguments) {
+  const AttentionKernelArguments& a = arguments.call;
+  if (const device::Kernel* kernel = fragment_kernel(paths.fixed, call.q); kernel != nullptr) {
+    const uint32_t blocks = decode_blocks(a, most_tiles(a, kAttentionWarpRows));
+    return launch(stream(), *kernel, blocks, arguments, attention_uses(call));
+  }
+  // This kernel computes each row alone, position after position.
+  const device::Kernel& by_rows = *paths.any_batch.by_rows;
+  return launch(stream(), by_rows, blocks_by_rows(a, by_rows), arguments, attention_uses(call));
 }
 
 uint32_t CudaExecutor::decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const {

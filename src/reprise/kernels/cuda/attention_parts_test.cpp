@@ -128,6 +128,25 @@ class CudaAttentionParts : public CudaOps {
     }
   }
 
+  /// Adds a request with some tokens of requests_[index]: a chunk of a prompt, or a decoding
+  /// request. It reads the same cache. \returns its index
+  size_t add_part(size_t index, int32_t first, int32_t tokens) {
+    const Request& whole = requests_[index];
+    const int64_t heads = whole.q.size(1);
+    const int64_t head_dim = whole.q.size(2);
+    const Tensor q = make({tokens, heads, head_dim});
+    const size_t token_bytes = whole.q.type().bytes() / static_cast<size_t>(whole.tokens);
+    std::memcpy(q.data(),
+                whole.q.data_as<std::byte>() + static_cast<size_t>(first) * token_bytes,
+                static_cast<size_t>(tokens) * token_bytes);
+    const int32_t length = whole.length - whole.tokens + first + tokens;
+    requests_.push_back({tokens, length, q, whole.blocks});
+    return requests_.size() - 1;
+  }
+  static CudaExecutorOptions invariant(int num_multiprocessors) {
+    return {.num_multiprocessors = num_multiprocessors, .invariance = BatchInvariance::required};
+  }
+
   std::vector<Request> requests_;
   Tensor keys_;
   Tensor values_;
@@ -213,6 +232,46 @@ TEST_P(CudaAttentionParts, parts_are_fewer_if_they_do_not_fit_into_the_workspace
   expect_close(halved, whole, 2 * unit());
   // The next launch finds the counters as they were.
   EXPECT_TRUE(same_rows(halved, attend(all, kUniform, executor), 0));
+}
+
+TEST_P(CudaAttentionParts, an_invariant_token_has_the_same_bits_in_chunks_and_while_decoding) {
+  for (const int64_t head_dim : {64, 128}) {
+    requests_.clear();
+    make_requests({{90, 1300}, {1, 700}, {3, 40}, {70, 70}}, 6, 2, head_dim);
+    CudaExecutor executor(*stream_, *pool_, invariant(4));
+    for (const int64_t window : {0, 300, 1000}) {
+      SCOPED_TRACE(testing::Message() << "heads of " << head_dim << ", window " << window);
+      const Tensor all = attend({1, 0, 2, 3}, kAny, executor, window);
+      expect_close(all, attend({1, 0, 2, 3}, kAny, executor_, window), 2 * unit());
+      for (const auto& [first, tokens] : std::vector<std::pair<int32_t, int32_t>>{
+               {0, 1}, {0, 33}, {33, 57}, {5, 2}, {88, 1}, {89, 1}}) {
+        const size_t part = add_part(0, first, tokens);
+        EXPECT_TRUE(same_rows(attend({part}, kAny, executor, window), all, 1 + first)) << first;
+        const Tensor beside = attend({3, part, 1}, kAny, executor, window);
+        EXPECT_TRUE(same_rows(attend({part}, kAny, executor, window), beside, 70)) << first;
+      }
+      const size_t decoding = add_part(0, 60, 1);
+      EXPECT_TRUE(same_rows(attend({decoding}, kUniform, executor, window), all, 61));
+      EXPECT_TRUE(same_rows(attend({1}, kUniform, executor, window), all, 0));
+    }
+  }
+}
+
+TEST_P(CudaAttentionParts, invariant_parts_that_do_not_fit_into_the_workspace_have_the_same_bits) {
+  const int64_t rows = most_prefill_partial_rows(1);
+  // Three parts of each request and of 16 rows for each of eight heads.
+  const int64_t count = rows / (int64_t{3} * 16 * 8) + 1;
+  make_requests(std::vector<DividedRequest>(static_cast<size_t>(count), {1, 1500}), 128, 8, 64);
+  std::vector<size_t> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  CudaExecutor executor(*stream_, *pool_, invariant(1));
+  CudaExecutorOptions roomy = invariant(1);
+  roomy.partial_rows = 2 * rows;
+  CudaExecutor large(*stream_, *pool_, roomy);
+  const Tensor undivided = attend(all, kUniform, executor);
+  EXPECT_TRUE(same_rows(undivided, attend(all, kUniform, large), 0));
+  EXPECT_TRUE(same_rows(attend({0}, kUniform, executor), undivided, 0));
+  expect_close(undivided, attend(all, kUniform, executor_), 2 * unit());
 }
 
 INSTANTIATE_TEST_SUITE_P(Types,

@@ -8,6 +8,9 @@
 // The number of parts of a request depends on its own context, so a row has the same bits in every
 // batch. Only if the parts of all requests do not fit into the workspace, all requests with parts
 // get half as many, a quarter as many, and so on.
+//
+// Fixed parts (fixed_attention_kernels.cuh) begin at the same positions in every request, and tiles
+// have sixteen rows. If they do not fit, a block computes all parts of a tile, one after the other.
 namespace reprise::kernels::cuda {
 
 /// The work for one request: units of one tile and one part each.
@@ -15,10 +18,9 @@ struct RequestWork {
   RequestTokens r;
   int64_t rows;  // 0: another launch serves the request, or it has no tokens
   int64_t parts;
+  int tile_rows;
 
-  [[nodiscard]] REPRISE_DEVICE int64_t units() const {
-    return ceil_div(rows, kAttentionTileRows) * parts;
-  }
+  [[nodiscard]] REPRISE_DEVICE int64_t units() const { return ceil_div(rows, tile_rows) * parts; }
   /// The rows of partial results of one kv head.
   [[nodiscard]] REPRISE_DEVICE int64_t partial_rows() const { return parts > 1 ? rows * parts : 0; }
 };
@@ -28,7 +30,8 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
                                         int64_t request,
                                         int halvings) {
   const AttentionKernelArguments& a = arguments.call;
-  RequestWork work = {{request, 0, 0, 0}, 0, 0};
+  const bool is_fixed = arguments.fixed_parts != 0;
+  RequestWork work = {{request, 0, 0, 0}, 0, 0, is_fixed ? kAttentionWarpRows : kAttentionTileRows};
   if (request >= a.num_reqs) return work;
   work.r = kUniform ? uniform_request(a, request) : request_tokens(a, request);
   const int64_t tokens = kUniform
@@ -40,6 +43,11 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
   const int64_t first = window_begin_of(a, max_of(0, context_of(work.r, 0))) / kAttentionWarpRows;
   const int64_t end =
       ceil_div(max_of(0, context_of(work.r, tokens - 1)), int64_t{kAttentionWarpRows});
+  if (is_fixed) {
+    const int64_t count = ceil_div(end, kFixedPartSteps) - first / kFixedPartSteps;
+    work.parts = halvings > 0 ? 1 : max_of(1, count);
+    return work;
+  }
   const int64_t own = ceil_div((end - first) * kAttentionWarpRows, int64_t{kLeastPartPositions});
   work.parts = ((max_of(1, min_of(kMostParts, own)) - 1) >> halvings) + 1;
   return work;
@@ -127,11 +135,11 @@ REPRISE_DEVICE AttentionShare find_share(const CudaAttentionArguments& arguments
     const int64_t first_row =
         before.partial_rows() + shuffle_from(static_cast<int>(scan.before.partial_rows()), lane);
     const RequestWork work = request_work<kUniform>(arguments, base + lane, halvings);
-    const int64_t tile_row = (unit - first_unit) / work.parts * kAttentionTileRows;
+    const int64_t tile_row = (unit - first_unit) / work.parts * work.tile_rows;
     return {{work.r,
              tile_row,
-             min_of(kAttentionTileRows, work.rows - tile_row),
-             work.rows <= kAttentionWarpRows},
+             min_of(work.tile_rows, work.rows - tile_row),
+             work.rows <= kAttentionWarpRows || work.tile_rows == kAttentionWarpRows},
             static_cast<int>((unit - first_unit) % work.parts),
             static_cast<int>(work.parts),
             static_cast<int>(first_row + tile_row * work.parts)};

@@ -41,12 +41,13 @@ class CudaAccelerator final : public Accelerator {
     dynamic_cast<device::cuda::CudaDevice&>(device).set_programmatic_image(
         programmatic_image(is_on));
   }
-  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
-                                                                device::MemoryPool& pool) override {
+  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(
+      device::Stream& stream, device::MemoryPool& pool, BatchInvariance invariance) override {
     return std::make_unique<CudaExecutor>(
         stream,
         pool,
         CudaExecutorOptions{.num_multiprocessors = num_multiprocessors(stream.device()),
+                            .invariance = invariance,
                             .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr,
                             .flashinfer = flashinfer_});
   }

@@ -22,8 +22,16 @@
 namespace reprise::kernels::cuda {
 namespace {
 
-static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
-              "with more than one tile the project's own kernels read the weight again");
+/// Whether the library's product and a launch for its epilogue take less time than one launch of
+/// the project's own kernel. On an H200 a small launch takes about 2 us, and own products of 16 and
+/// 32 rows take 2 us longer than the library's from about 12 and 7 MB of weights on
+/// (benchmarks/results/2026-11-28-h200.md). With more than 32 rows they read the weight again.
+bool is_worth_two_launches(int64_t rows, const Tensor& weight) {
+  constexpr int64_t kMegabyte = 1'000'000;
+  if (rows > kMostTileRows) return true;
+  const auto bytes = static_cast<int64_t>(weight.type().bytes());
+  return bytes >= (rows > kMostTileRows / 2 ? 7 : 12) * kMegabyte;
+}
 
 /// Generated code computes a narrow row by a warp and a wide row by a block.
 int64_t rows_per_block_on_gpu(int64_t elements_per_row) {
@@ -80,7 +88,7 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
   const auto rows = static_cast<size_t>(partial_rows_);
   partials_ = device.allocate(rows * (kLargestFragmentHead + 2) * sizeof(float));
   arrived_ = device.allocate(rows * sizeof(int32_t));
-  if (options.cublas_lt != nullptr) {
+  if (options.cublas_lt != nullptr && options.invariance == BatchInvariance::not_required) {
     gemm_ = std::make_unique<GemmLibrary>(*options.cublas_lt,
                                           dynamic_cast<device::cuda::CudaStream&>(stream));
   }
@@ -102,7 +110,9 @@ bool CudaExecutor::multiply(const Tensor& x,
 }
 
 Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
-  if (gemm_ == nullptr || in[0].size(0) < GemmLibrary::kFewestRows) return {};
+  const int64_t rows = in[0].size(0);
+  if (gemm_ == nullptr || rows < GemmLibrary::kFewestRows) return {};
+  if (!is_worth_two_launches(rows, in[1])) return {};
   Tensor product = allocate({in[0].dtype(), {in[0].size(0), in[1].size(0)}});
   if (!multiply(in[0], in[1], in[2], product)) return {};
   return product;
@@ -223,12 +233,15 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
   const Tensor& x = in["x"];
   const Tensor& weight = in["weight"];
   const RopeAndCacheCall call = rope_and_cache_call<OpCode::linear_rope_kv_write>(run);
-  if (cuda::launch_linear_rope_kv_write(
+  const int64_t tokens = x.size(0);
+  const bool is_librarys = gemm_ != nullptr && tokens >= GemmLibrary::kFewestRows &&
+                           is_worth_two_launches(tokens, weight);
+  if (!is_librarys &&
+      cuda::launch_linear_rope_kv_write(
           stream(), options_.num_multiprocessors, x, weight, in["bias"], call, norm)) {
     return true;
   }
   // Uses two launches: the matrix product is stored in memory of the pool.
-  const int64_t tokens = x.size(0);
   const int64_t columns = weight.size(0);
   const int64_t heads = call.q_out.size(1);
   const int64_t kv_heads = call.key_cache.size(1);

@@ -20,6 +20,9 @@ struct CudaExecutorOptions {
   /// Rows of partial results of attention. With more of them, a batch of many long contexts keeps
   /// its parts (see attention_share.cuh). A row takes 520 bytes. 0: as many as prompts need.
   int64_t partial_rows = 0;
+  /// If it is required, a row has the same bits in any launch: the project's own kernels multiply
+  /// any number of rows, and attention is divided at positions that depend on no batch.
+  BatchInvariance invariance = BatchInvariance::not_required;
   /// For matrix products of many rows. nullptr: the project's own kernels serve them. Borrowed for
   /// the constructor's call.
   const CublasLtApi* cublas_lt = nullptr;
@@ -63,8 +66,8 @@ class CudaExecutor final : public DeviceExecutor {
 
   /// linear(), or lm_head() of every row, by the library. Whether the library launched it.
   bool multiply(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
-  /// The library's product, which an epilogue then reads. Undefined: the library does not compute
-  /// it.
+  /// The library's product, which the launch of an epilogue then reads. Undefined: the library does
+  /// not compute it, or the project's own kernel takes less time than both launches.
   [[nodiscard]] Tensor product_of(std::span<const Tensor> in);
   /// A product by the project's own kernels. Operands 0 to 2 are x, weight and bias.
   bool launch_own(const LinearKernels& kernels,
@@ -80,6 +83,10 @@ class CudaExecutor final : public DeviceExecutor {
                                 const device::Kernel& prefill,
                                 const device::Kernel& decode,
                                 CudaAttentionArguments arguments);
+  /// Attention of any batch, with bits that do not depend on it.
+  bool launch_fixed_attention(const AttentionCall& call,
+                              const AttentionPathKernels& paths,
+                              const CudaAttentionArguments& arguments);
   /// The blocks of a launch of the kernels for decoding.
   [[nodiscard]] uint32_t decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const;
   bool launch_planned_attention(const AttentionCall& call);

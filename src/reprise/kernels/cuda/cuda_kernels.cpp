@@ -112,11 +112,13 @@ AttentionPathKernels attention_kernels(DType dtype) {
        {&uniform_attention_64_bf16, &uniform_attention_128_bf16, &uniform_attention_by_rows_bf16},
        {&planned_attention_64_bf16, &planned_attention_128_bf16, &planned_attention_by_rows_bf16},
        {&prefill_attention_64_bf16, &prefill_attention_128_bf16},
+       {&fixed_attention_64_bf16, &fixed_attention_128_bf16},
        &merge_attention_bf16},
       {{&attention_64_f16, &attention_128_f16, &attention_by_rows_f16},
        {&uniform_attention_64_f16, &uniform_attention_128_f16, &uniform_attention_by_rows_f16},
        {&planned_attention_64_f16, &planned_attention_128_f16, &planned_attention_by_rows_f16},
        {&prefill_attention_64_f16, &prefill_attention_128_f16},
+       {&fixed_attention_64_f16, &fixed_attention_128_f16},
        &merge_attention_f16});
 }
 

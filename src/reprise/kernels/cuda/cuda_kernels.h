@@ -36,6 +36,7 @@ struct AttentionPathKernels {
   AttentionKernels uniform;
   AttentionKernels planned;
   AttentionKernels prefill;  // any batch whose requests have many tokens; without by_rows
+  AttentionKernels fixed;    // any batch, with bits that depend on no batch; without by_rows
   const device::Kernel* merge = nullptr;  // the second launch of planned attention
 };
 

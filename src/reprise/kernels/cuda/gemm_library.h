@@ -24,10 +24,9 @@ namespace reprise::kernels::cuda {
 /// multiply() allocates nothing.
 class GemmLibrary {
  public:
-  /// The smallest number of rows that the library computes. Up to 32 rows, the project's own
-  /// kernels read the weight once for all rows, which is the whole cost. With more rows they would
-  /// read it again.
-  static constexpr int64_t kFewestRows = 33;
+  /// The smallest number of rows that the library computes. For fewer rows the project's own
+  /// kernels are as fast, and include norms, residual sums and caches.
+  static constexpr int64_t kFewestRows = 9;
 
   /// \throws DeviceError, OutOfMemory
   GemmLibrary(const CublasLtApi& api, device::cuda::CudaStream& stream);
@@ -51,7 +50,7 @@ class GemmLibrary {
  private:
   // The powers of two to which rows are rounded up, from kFewestRows to more rows than any step
   // has.
-  static constexpr int kFirstPower = 6;
+  static constexpr int kFirstPower = 4;
   static constexpr int kLastDividedPower = 7;  // up to 128 rows
   static constexpr int kLastPower = 16;
 

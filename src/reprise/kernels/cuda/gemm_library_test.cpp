@@ -90,7 +90,7 @@ class CublasLt : public testing::TestWithParam<DType> {
 };
 
 TEST_P(CublasLt, multiplies_strided_rows_with_and_without_a_bias_as_the_oracle_does) {
-  for (const int64_t rows : {33, 64, 65, 130}) {
+  for (const int64_t rows : {9, 33, 64, 65, 130}) {
     for (const int64_t columns : {24, 40}) {
       const Tensor x = random({rows, 3 * 48}).with_layout({rows, 48}, {3 * 48, 1}, 48);
       const Tensor weight = random({columns, 48});
@@ -143,18 +143,64 @@ TEST_P(CublasLt, leaves_few_rows_odd_addresses_and_unknown_shapes_to_our_own_ker
                      run(own_kernels_, OpCode::linear, {rows, weight, {}}));
     EXPECT_EQ(num_products(), 0U);
   };
-  expect_own(x.with_layout({32, 48}, {48, 1}, 0));
+  expect_own(x.with_layout({8, 48}, {48, 1}, 0));
   expect_own(random({41 * 48}).with_layout({40, 48}, {48, 1}, 1));
   machine_.cublas_lt().refuse(true);
   expect_own(x);
+}
+
+TEST_P(CublasLt, leaves_a_product_to_one_launch_with_its_epilogue_where_two_take_longer) {
+  if (dtype() != DType::bf16) GTEST_SKIP() << "only the bytes of the weight decide";
+  const auto products_of = [&](OpCode code, int64_t rows, int64_t columns) {
+    const uint64_t before = num_products();
+    std::vector<Tensor> in = {random({rows, 64}), make({columns, 64}, dtype()), {}};
+    std::memset(in[1].data(), 0, in[1].type().bytes());
+    if (code == OpCode::linear_add) in.push_back(random({rows, columns}));
+    (void)run(executor_, code, in);
+    return num_products() - before;
+  };
+  EXPECT_EQ(products_of(OpCode::linear, 16, 64), 1U) << "there is no epilogue";
+  EXPECT_EQ(products_of(OpCode::linear_add, 16, 80'000), 0U);
+  EXPECT_EQ(products_of(OpCode::linear_add, 17, 80'000), 1U);
+  EXPECT_EQ(products_of(OpCode::linear_add, 9, 100'000), 1U);
+  EXPECT_EQ(products_of(OpCode::linear_silu_and_mul, 32, 64), 0U);
+  EXPECT_EQ(products_of(OpCode::linear_silu_and_mul, 33, 64), 1U);
+}
+
+TEST_P(CublasLt, if_batch_invariance_is_required_any_number_of_rows_has_the_bits_of_one) {
+  CudaExecutor invariant{*stream_,
+                         *pool_,
+                         {.num_multiprocessors = 4,
+                          .invariance = BatchInvariance::required,
+                          .cublas_lt = &machine_.cublas_lt().api()}};
+  const Tensor x = random({257, 72});
+  const Tensor weight = random({40, 72});
+  const Tensor residual = random({257, 40});
+  const auto rows_of = [](const Tensor& tensor, int64_t rows) {
+    return tensor.with_layout({rows, tensor.size(1)}, {tensor.size(1), 1}, 0);
+  };
+  for (const OpCode code : {OpCode::linear, OpCode::linear_add, OpCode::linear_silu_and_mul}) {
+    const auto product = [&](int64_t rows) {
+      std::vector<Tensor> in = {rows_of(x, rows), weight, {}};
+      if (code == OpCode::linear_add) in.push_back(rows_of(residual, rows));
+      return run(invariant, code, in);
+    };
+    const Tensor all = product(257);
+    for (const int64_t rows : {1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256}) {
+      const Tensor some = product(rows);
+      EXPECT_EQ(std::memcmp(some.data(), all.data(), some.type().bytes()), 0)
+          << op_name(code) << ", " << rows << " rows";
+    }
+  }
+  EXPECT_EQ(num_products(), 0U);
 }
 
 TEST_P(CublasLt, looks_for_algorithms_once_and_keeps_one_for_each_power_of_two) {
   const Tensor weight = random({24, 48});
   (void)run(executor_, OpCode::linear, {random({33, 48}), weight, {}});
   const uint64_t searches = machine_.cublas_lt().num_searches();
-  EXPECT_EQ(searches, 11U);
-  for (const int64_t rows : {64, 65, 100, 129, 700}) {
+  EXPECT_EQ(searches, 13U);
+  for (const int64_t rows : {9, 17, 64, 65, 100, 129, 700}) {
     (void)run(executor_, OpCode::linear, {random({rows, 48}), weight, {}});
   }
   EXPECT_EQ(machine_.cublas_lt().num_searches(), searches);
@@ -170,12 +216,11 @@ TEST_P(CublasLt, only_sums_of_up_to_128_rows_may_be_divided_and_no_row_depends_o
   const auto expect_same = [&](const Tensor& few, const Tensor& many) {
     EXPECT_EQ(std::memcmp(few.data(), many.data(), few.type().bytes()), 0) << few.size(0);
   };
-  expect_same(product(33), product(64));
-  expect_same(product(65), product(128));
-  EXPECT_EQ(machine_.cublas_lt().num_divided_products(), 4U);
+  for (const int64_t most : {16, 32, 64, 128}) expect_same(product(most / 2 + 1), product(most));
+  EXPECT_EQ(machine_.cublas_lt().num_divided_products(), 8U);
   expect_same(product(129), product(256));
   (void)product(300);
-  EXPECT_EQ(machine_.cublas_lt().num_divided_products(), 4U);
+  EXPECT_EQ(machine_.cublas_lt().num_divided_products(), 8U);
   EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
 }
 

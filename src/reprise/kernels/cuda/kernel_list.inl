@@ -71,6 +71,11 @@
     33280,                                                                                        \
     planned_attention_fragments<T, 128>)
 
+// Shared memory: [warps][16][head_dim + 2] floats, then [16][head_dim + 3].
+#define REPRISE_CUDA_FIXED_ATTENTION(X, type, T)                                           \
+  X(fixed_attention_64_##type, CudaAttentionArguments, 128, 21184, fixed_attention<T, 64>) \
+  X(fixed_attention_128_##type, CudaAttentionArguments, 128, 41664, fixed_attention<T, 128>)
+
 #define REPRISE_CUDA_PREFILL_ATTENTION(X, type, T) \
   X(prefill_attention_64_##type,                   \
     CudaAttentionArguments,                        \
@@ -121,6 +126,8 @@
   REPRISE_CUDA_SAMPLING_KERNELS(X)                         \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)        \
   REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)          \
+  REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)          \
+  REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)            \
   REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)        \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 

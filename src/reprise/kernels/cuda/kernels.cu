@@ -3,6 +3,7 @@
 #include "reprise/kernels/cuda/adapter_kernels.cuh"
 #include "reprise/kernels/cuda/attention_kernels.cuh"
 #include "reprise/kernels/cuda/expert_kernels.cuh"
+#include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
 #include "reprise/kernels/cuda/head_kernels.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
