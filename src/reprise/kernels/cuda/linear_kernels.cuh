@@ -112,6 +112,12 @@ REPRISE_DEVICE Words4 normed_words(const Words4& x, const Words4& weight, float 
   return words;
 }
 
+/// Words of x as they lie in memory, and those of the norm's weight.
+struct RowWords {
+  Words4 x;
+  Words4 norm;  // only if there is a norm
+};
+
 /// The rows of x that a lane loads.
 template <typename T, int kTiles>
 struct FragmentRows {
@@ -128,15 +134,49 @@ struct FragmentRows {
       x[t] = static_cast<const T*>(a.x) + (is_row[t] ? row : 0) * a.x_stride;
     }
   }
-  /// Eight neighbouring elements; zeros beyond the last row and the depth.
-  [[nodiscard]] REPRISE_DEVICE Words4 load(int t, int k, int64_t depth) const {
-    if (k >= depth || !is_row[t]) return {{0, 0, 0, 0}};
-    const Words4 words = load_words(x[t] + k);
+  /// Starts the load of eight neighbouring elements; zeros beyond the last row and the depth.
+  [[nodiscard]] REPRISE_DEVICE RowWords load(int t, int k, int64_t depth) const {
+    RowWords words = {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}};
+    if (k >= depth || !is_row[t]) return words;
+    words.x = load_words(x[t] + k);
     if constexpr (kTiles == 1) {
-      if (norm != nullptr) return normed_words<T>(words, load_words(norm + k), scale);
+      if (norm != nullptr) words.norm = load_words(norm + k);
     }
     return words;
   }
+  /// The elements of these words that the product reads.
+  [[nodiscard]] REPRISE_DEVICE Words4 finish(const RowWords& words) const {
+    if constexpr (kTiles == 1) {
+      if (norm != nullptr) return normed_words<T>(words.x, words.norm, scale);
+    }
+    return words.x;
+  }
+};
+
+/// The x of a chunk. It is loaded one chunk ahead of its use if there are few rows: a load from the
+/// second-level cache takes about 0.25 us, and a warp that waited for it in each chunk would leave
+/// its weights waiting. With more rows the words of two chunks would not fit into the registers.
+template <typename T, int kTiles, typename Stream>
+class ChunkRows {
+ public:
+  static constexpr bool kIsAhead = kTiles == 1;
+
+  /// Starts the load of a chunk.
+  REPRISE_DEVICE void load(const FragmentRows<T, kTiles>& rows, int chunk, int64_t depth) {
+    REPRISE_UNROLL
+    for (int step = 0; step < Stream::kSteps; ++step) {
+      REPRISE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        words_[step][t] = rows.load(t, Stream::depth_of(chunk, step), depth);
+      }
+    }
+  }
+  [[nodiscard]] REPRISE_DEVICE const RowWords& words(int step, int t) const {
+    return words_[step][t];
+  }
+
+ private:
+  RowWords words_[Stream::kSteps][kTiles];
 };
 
 /// sums += weights x, for one step. The weight is the left operand, so that few rows of x waste no
@@ -158,31 +198,32 @@ REPRISE_DEVICE void multiply_step(float (&sums)[4], const Words4 (&w)[kHalves], 
   }
 }
 
-/// sums += weights x, over the warp's part of the depth.
+/// sums += weights x, over the warp's part of the depth. `ahead` has the x of the first chunk, and
+/// then that of the first chunk again, if it is loaded ahead.
 template <typename T, int kHalves, int kTiles, int kParts, typename ColumnOf>
 REPRISE_DEVICE void multiply_tile(float (&sums)[kParts][kTiles][4],
                                   WeightStream<T, kParts, kHalves>& weights,
                                   const LinearArguments& a,
                                   const ColumnOf& column_of,
-                                  const FragmentRows<T, kTiles>& rows) {
+                                  const FragmentRows<T, kTiles>& rows,
+                                  ChunkRows<T, kTiles, WeightStream<T, kParts, kHalves>>& ahead) {
   using Stream = WeightStream<T, kParts, kHalves>;
+  using Rows = ChunkRows<T, kTiles, Stream>;
   for (int chunk = 0; chunk < weights.num_chunks(); ++chunk) {
-    Words4 x[Stream::kSteps][kTiles];
-    REPRISE_UNROLL
-    for (int step = 0; step < Stream::kSteps; ++step) {
-      REPRISE_UNROLL
-      for (int t = 0; t < kTiles; ++t) {
-        x[step][t] = rows.load(t, Stream::depth_of(chunk, step), a.depth);
-      }
+    if constexpr (!Rows::kIsAhead) ahead.load(rows, chunk, a.depth);
+    const Rows now = ahead;
+    if constexpr (Rows::kIsAhead) {
+      ahead.load(rows, chunk + 1 < weights.num_chunks() ? chunk + 1 : 0, a.depth);
     }
     const typename Stream::Slot slot = weights.take();
     REPRISE_UNROLL
     for (int step = 0; step < Stream::kSteps; ++step) {
       REPRISE_UNROLL
       for (int t = 0; t < kTiles; ++t) {
+        const Words4 x = rows.finish(now.words(step, t));
         REPRISE_UNROLL
         for (int part = 0; part < kParts; ++part) {
-          multiply_step<T, kHalves>(sums[part][t], slot.words[step][part], x[step][t]);
+          multiply_step<T, kHalves>(sums[part][t], slot.words[step][part], x);
         }
       }
     }
@@ -272,6 +313,9 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
     if (norm != nullptr) scale = row_scale<T>(arguments, limit, shared);
   }
 
+  using Ahead = ChunkRows<T, kTiles, WeightStream<T, kParts, kHalves>>;
+  Ahead ahead;
+  bool is_loaded = false;  // the next tile's first chunk, if it has the same rows
   for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
     for (int64_t first_row = 0; first_row < a.rows; first_row += kRows) {
       ProductResult<T, Out, kEpilogue> result;
@@ -292,8 +336,10 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
       FragmentRows<T, kTiles> rows(a, first_row, limit);
       rows.norm = norm;
       rows.scale = scale;
+      if (Ahead::kIsAhead && !is_loaded) ahead.load(rows, 0, a.depth);
+      is_loaded = a.rows <= kRows;
       float parts[kParts][kTiles][4] = {};
-      multiply_tile<T, kHalves, kTiles, kParts>(parts, weights, a, column_of, rows);
+      multiply_tile<T, kHalves, kTiles, kParts>(parts, weights, a, column_of, rows, ahead);
       const Sums sums{shared};
       sums.gather(parts);
       for (int i = thread_index(); i < kResults; i += num_threads()) {
