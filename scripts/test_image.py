@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Runs the steps of deploy/Dockerfile in folders with Debian, without Docker, and tests the result.
 
-usage: sudo scripts/test_image.py --root FOLDER [--program PREFIX] [--bind PATH ...]
+usage: sudo scripts/test_image.py --root FOLDER [--program PREFIX | --packages FOLDER] [--bind PATH ...]
 
 debootstrap makes FOLDER/debian, once. Each stage is a copy of it in which the steps run by chroot: RUN,
-COPY, WORKDIR and ENV as Docker runs them. Then ENTRYPOINT and CMD run as USER, on a root that cannot be
+COPY, WORKDIR, ARG and ENV as Docker runs them. Then ENTRYPOINT and CMD run as USER, on a root that cannot be
 written to, and HEALTHCHECK must succeed.
 
   --program PREFIX   take /opt/reprise from here (cmake --install build/release --component program
                      --prefix PREFIX) instead of building it in the first stage, which takes long
+  --packages FOLDER  run the steps of deploy/Dockerfile.package over this folder (build/release/packages)
   --bind PATH        show this file or folder of the machine to the steps too: certificates, pip.conf
 """
 
@@ -26,7 +27,6 @@ import time
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
-DOCKERFILE = SOURCE / "deploy/Dockerfile"
 HEALTHY_WITHIN_SECONDS = 60
 # Paths of the image that the program must not need at run time.
 FORBIDDEN = ("usr/bin/python3", "usr/bin/gcc", "usr/bin/cmake", "usr/bin/curl")
@@ -43,10 +43,14 @@ def instructions(text):
 
 def stages(text, bases=r"debian:bookworm-slim"):
     """[(name, instructions)]; the last stage is the image."""
-    found = []
+    found, arguments = [], {}
     for name, rest in instructions(text):
-        if name == "FROM":
+        if name == "ARG" and not found:
+            key, default = rest.split("=", 1)
+            arguments[key] = default
+        elif name == "FROM":
             base, *alias = rest.split(" AS ")
+            base = re.sub(r"\$\{(\w+)\}", lambda match: arguments[match.group(1)], base)
             if not re.fullmatch(bases, base):
                 raise SystemExit(f"FROM {base}: this script only knows {bases}")
             found.append((alias[0] if alias else "image", []))
@@ -91,8 +95,7 @@ class Stage:
     def copy(self, source, words):
         *names, target = words
         place = self.folder / os.path.join(self.workdir, target).lstrip("/")
-        for name in names:
-            origin = source / name.lstrip("/")
+        for origin in (path for name in names for path in sorted(source.glob(name.lstrip("/")))):
             if origin.is_dir():
                 shutil.copytree(origin, place, symlinks=True, dirs_exist_ok=True)
             else:
@@ -106,7 +109,7 @@ def passed_on():
     return {name: value for name, value in os.environ.items() if re.search(r"^(PIP|SSL)_|_proxy$|CA_BUNDLE$", name, re.I)}
 
 
-def apply(stage, instruction, rest, others):
+def apply(stage, instruction, rest, others, context):
     if instruction == "RUN":
         stage.run(rest)
     elif instruction == "WORKDIR":
@@ -114,10 +117,13 @@ def apply(stage, instruction, rest, others):
         (stage.folder / stage.workdir.lstrip("/")).mkdir(parents=True, exist_ok=True)
     elif instruction == "COPY":
         words = rest.split()
-        source = SOURCE
+        source = context
         if words[0].startswith("--from="):
             source = others[words.pop(0).removeprefix("--from=")]
         stage.copy(source, words)
+    elif instruction == "ARG":
+        name, default = rest.split("=", 1)
+        stage.environment[name] = default.strip('"')
     elif instruction == "ENV":
         for pair in shlex.split(rest):
             name, value = pair.split("=", 1)
@@ -132,9 +138,10 @@ def apply(stage, instruction, rest, others):
         raise SystemExit(f"{instruction}: this script does not know this instruction")
 
 
-def build(root, binds, program):
+def build(root, binds, program, packages):
     others, stage = {}, None
-    for name, steps in stages(DOCKERFILE.read_text()):
+    file, context = ("Dockerfile.package", packages) if packages else ("Dockerfile", SOURCE)
+    for name, steps in stages((SOURCE / "deploy" / file).read_text()):
         if program and name == "build":
             print(f"stage {name}: left out, its program is in {program}")
             others[name] = Path(tempfile.mkdtemp(dir=root))
@@ -147,7 +154,7 @@ def build(root, binds, program):
         subprocess.run(["cp", "-a", root / "debian", folder], check=True)
         stage = Stage(folder, binds)
         for instruction, rest in steps:
-            apply(stage, instruction, rest, others)
+            apply(stage, instruction, rest, others, context)
         others[name] = folder
     return stage
 
@@ -206,6 +213,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--program", type=Path)
+    parser.add_argument("--packages", type=Path)
     parser.add_argument("--bind", action="append", default=[])
     arguments = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
@@ -214,7 +222,7 @@ def main():
     if not (root / "debian/bin/bash").exists():
         root.mkdir(parents=True, exist_ok=True)
         subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root / "debian"], check=True)
-    test(build(root, arguments.bind, arguments.program))
+    test(build(root, arguments.bind, arguments.program, arguments.packages))
 
 
 if __name__ == "__main__":

