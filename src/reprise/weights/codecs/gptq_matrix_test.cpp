@@ -286,6 +286,7 @@ TEST(QuantizationConfig, reads_what_quantisers_write) {
   EXPECT_EQ(modelopt(R"(,"kv_cache_quant_algo":null)"), nvfp4);
   nvfp4.has_float8_cache = true;
   EXPECT_EQ(modelopt(R"(,"kv_cache_quant_algo":"FP8")"), nvfp4);
+  EXPECT_THROW((void)modelopt(R"(,"kv_cache_quant_algo":"NVFP4")"), FileError);
   EXPECT_EQ(modelopt(R"(,"kv_cache_scheme":{"dynamic":false,"num_bits":8,"type":"float"})"), nvfp4);
 }
 

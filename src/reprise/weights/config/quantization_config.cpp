@@ -157,6 +157,12 @@ QuantizationConfig read_modelopt(const ConfigReader& reader) {
                 fmt::format("'{}' is not supported; supported: NVFP4, FP8", visible(algorithm)));
   }
   const std::string cache = reader.string("kv_cache_quant_algo").value_or("");
+  if (!cache.empty() && cache != "FP8") {
+    reader.fail("kv_cache_quant_algo",
+                fmt::format("'{}': no cache has this type; supported: FP8. Without the member the "
+                            "cache has the type of --kv-cache-dtype",
+                            visible(cache)));
+  }
   return {.method = QuantizationMethod::modelopt,
           .bits = algorithm == "NVFP4" ? 4 : 8,
           .has_float8_cache = cache == "FP8" || has_float8_scheme(reader)};
