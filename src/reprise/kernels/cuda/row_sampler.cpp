@@ -9,6 +9,7 @@
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/sampling_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/rows.h"
 
 namespace reprise::kernels::cuda {
 namespace {
@@ -19,8 +20,9 @@ static_assert(std::is_trivially_copyable_v<SamplingRow> && sizeof(SamplingRow) %
 // any.
 constexpr int32_t kAdjustmentsPerRow = 64;
 
-// Four loads for each of the 256 threads of a block: a smaller part would take as long.
-constexpr int64_t kSmallestPart = 1024;
+// One load for each of the 256 threads of a block: a smaller part would take as long.
+constexpr int64_t kSmallestPart = int64_t{256} * kTokensAtOnce;
+static_assert(kSmallestPart % kSegmentTokens == 0);
 // This number of the sampler's blocks runs at the same time on a multiprocessor; more blocks would
 // wait.
 constexpr int kSamplerBlocksPerMultiprocessor = 4;
@@ -59,7 +61,7 @@ CudaRowSampler::CudaRowSampler(device::Stream& stream,
 
 int32_t CudaRowSampler::max_adjustments() const noexcept { return max_rows_ * kAdjustmentsPerRow; }
 
-CudaRowSampler::Workspace CudaRowSampler::make_workspace(size_t max_rows) {
+CudaRowSampler::Workspace CudaRowSampler::make_workspace(size_t max_rows) const {
   Workspace workspace;
   const auto place = [&](size_t& offset, size_t bytes_per_row) {
     constexpr size_t kAlignment = 256;
@@ -68,6 +70,8 @@ CudaRowSampler::Workspace CudaRowSampler::make_workspace(size_t max_rows) {
   };
   place(workspace.states, sizeof(SamplingState));
   place(workspace.parts, kMostSamplingParts * sizeof(uint64_t));
+  place(workspace.segments,
+        static_cast<size_t>(ceil_div(vocab_size_, kSegmentTokens)) * sizeof(uint64_t));
   place(workspace.histograms, kSamplingBuckets * sizeof(uint64_t));
   place(workspace.candidates, kMostCandidates * sizeof(int32_t));
   return workspace;
@@ -102,7 +106,8 @@ CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num
                           1,
                           kMostSamplingParts);
   const int64_t part_size =
-      std::max(kSmallestPart, (vocab_size_ + wanted_parts - 1) / wanted_parts);
+      std::max(kSmallestPart,
+               ceil_div(ceil_div(vocab_size_, wanted_parts), kSegmentTokens) * kSegmentTokens);
   return {.logits = logits.data_as<float>(),
           .rows = reinterpret_cast<const SamplingRow*>(input),
           .adjustments =
@@ -110,11 +115,13 @@ CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num
           .tokens = results_[num_launches_ % results_.size()].tokens,
           .states = reinterpret_cast<SamplingState*>(workspace + places_.states),
           .parts = reinterpret_cast<uint64_t*>(workspace + places_.parts),
+          .segments = reinterpret_cast<uint64_t*>(workspace + places_.segments),
           .histograms = reinterpret_cast<uint64_t*>(workspace + places_.histograms),
           .candidates = reinterpret_cast<int32_t*>(workspace + places_.candidates),
           .vocab_size = vocab_size_,
           .part_size = part_size,
-          .num_parts = static_cast<int32_t>((vocab_size_ + part_size - 1) / part_size)};
+          .num_parts = static_cast<int32_t>(ceil_div(vocab_size_, part_size)),
+          .num_segments = static_cast<int32_t>(ceil_div(vocab_size_, kSegmentTokens))};
 }
 
 void CudaRowSampler::launch(const Tensor& logits,

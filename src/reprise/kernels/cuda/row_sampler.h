@@ -35,11 +35,12 @@ class CudaRowSampler final : public RowSampler {
   struct Workspace {
     size_t states = 0;
     size_t parts = 0;
+    size_t segments = 0;
     size_t histograms = 0;
     size_t candidates = 0;
     size_t bytes = 0;
   };
-  [[nodiscard]] static Workspace make_workspace(size_t max_rows);
+  [[nodiscard]] Workspace make_workspace(size_t max_rows) const;
   void stage(std::span<const SamplingRow> rows, std::span<const LogitAdjustment> adjustments);
   [[nodiscard]] CudaSamplingArguments arguments(const Tensor& logits, size_t num_rows) const;
 

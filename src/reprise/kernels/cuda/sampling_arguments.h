@@ -24,11 +24,13 @@ struct alignas(16) CudaSamplingArguments {
   int32_t* tokens;        // [rows]
   SamplingState* states;  // [rows]
   uint64_t* parts;        // [rows, num_parts], of each block's tokens
+  uint64_t* segments;     // [rows, num_segments]: weights of kSegmentTokens neighbours together
   uint64_t* histograms;   // [rows, kSamplingBuckets]
   int32_t* candidates;    // [rows, kMostCandidates]
   int64_t vocab_size;
-  int64_t part_size;  // tokens of a part
-  int32_t num_parts;  // at most kMostSamplingParts
+  int64_t part_size;     // tokens of a part, a multiple of kSegmentTokens
+  int32_t num_parts;     // at most kMostSamplingParts
+  int32_t num_segments;  // of a row
 };
 
 /// One thread for each place.
@@ -41,6 +43,11 @@ struct alignas(16) WriteTokensArguments {
 
 /// The lower bits of a key are the token id.
 inline constexpr int kTokenBits = 24;
+
+/// Neighbouring tokens that a thread looks at together. One load brings their logits.
+inline constexpr int kTokensAtOnce = 4;
+/// Tokens that a warp looks at together.
+inline constexpr int kSegmentTokens = 32 * kTokensAtOnce;
 
 /// The last block of a row reads the results of all its parts at once, one with each thread.
 inline constexpr int kMostSamplingParts = 256;

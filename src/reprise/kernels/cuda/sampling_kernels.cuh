@@ -27,6 +27,40 @@ struct RowPart {
         end(first + a.part_size < a.vocab_size ? first + a.part_size : a.vocab_size) {}
 };
 
+/// The logits of neighbouring tokens; -inf beyond the end.
+struct FourLogits {
+  float of[kTokensAtOnce];
+};
+
+REPRISE_DEVICE FourLogits load_logits(const float* logits, int64_t id, int64_t end) {
+  FourLogits four;
+  const float* from = logits + id;
+  if (id + kTokensAtOnce <= end && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+    const Words4 words = load_words(from);
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) four.of[j] = float_of(words.word[j]);
+    return four;
+  }
+  REPRISE_UNROLL
+  for (int j = 0; j < kTokensAtOnce; ++j) four.of[j] = id + j < end ? from[j] : -__builtin_inff();
+  return four;
+}
+
+/// Calls act(id, logits) for the tokens of the part, four neighbours at a time; all threads of the
+/// block call it equally often, so ids may lie beyond the end. The next logits are loaded before
+/// the call, because a load takes longer than it.
+template <typename Act>
+REPRISE_DEVICE void each_four(const RowPart& part, const float* logits, const Act& act) {
+  constexpr int kStride = kBins * kTokensAtOnce;
+  int64_t id = part.first + thread_index() * kTokensAtOnce;
+  FourLogits now = load_logits(logits, id, part.end);
+  for (int64_t first = part.first; first < part.end; first += kStride, id += kStride) {
+    const FourLogits next = load_logits(logits, id + kStride, part.end);
+    act(id, now);
+    now = next;
+  }
+}
+
 /// Whether this is the last of the row's blocks. If so, it sees what the others wrote; it must read
 /// this with load_fresh(), because the first-level cache may hold older values.
 REPRISE_DEVICE bool is_last_of_row(const CudaSamplingArguments& a, const RowPart& part) {
@@ -54,8 +88,7 @@ REPRISE_DEVICE uint64_t result_of_part(const CudaSamplingArguments& a, int64_t r
 /// The tokens of one row that may still be drawn.
 struct Candidates {
   const float* logits;
-  const int32_t* ids;  // nullptr: all tokens from `first` on
-  int64_t first;
+  const int32_t* ids;  // nullptr: all tokens
   int64_t count;
   double max;
   double scale;  // exponent of 2 per unit of a logit
@@ -67,7 +100,6 @@ struct Candidates {
                             const SamplingState& state)
       : logits(a.logits + row.logits_row * a.vocab_size),
         ids(nullptr),
-        first(0),
         count(a.vocab_size),
         max(static_cast<double>(logits[id_of(state.best)])),
         scale(state.scale),
@@ -75,21 +107,24 @@ struct Candidates {
         smallest_key(0) {}
 
   [[nodiscard]] REPRISE_DEVICE int64_t id(int64_t i) const {
-    return ids == nullptr ? first + i : int64_t{load_fresh(ids + i)};
+    return ids == nullptr ? i : int64_t{load_fresh(ids + i)};
   }
-  [[nodiscard]] REPRISE_DEVICE double distance(int64_t id) const {
-    return static_cast<double>(logits[id]) - max;
+  [[nodiscard]] REPRISE_DEVICE double distance(float logit) const {
+    return static_cast<double>(logit) - max;
   }
-  [[nodiscard]] REPRISE_DEVICE bool has(int64_t id) const {
-    return token_key(logits[id], id) >= smallest_key && distance(id) >= min_p_edge &&
-           distance(id) * scale > -kWeightBits - 1;
+  /// Whether token `id` with this logit may be drawn. A logit of -inf may not.
+  [[nodiscard]] REPRISE_DEVICE bool has(int64_t id, float logit) const {
+    return token_key(logit, id) >= smallest_key && distance(logit) >= min_p_edge &&
+           distance(logit) * scale > -kWeightBits - 1;
   }
-  [[nodiscard]] REPRISE_DEVICE uint64_t weight(int64_t id) const {
-    return has(id) ? weight_of(distance(id) * scale) : 0;
+  [[nodiscard]] REPRISE_DEVICE bool has(int64_t id) const { return has(id, logits[id]); }
+  [[nodiscard]] REPRISE_DEVICE uint64_t weight(int64_t id, float logit) const {
+    return has(id, logit) ? weight_of(distance(logit) * scale) : 0;
   }
-  /// Increases with the distance to the largest logit. \pre has(id)
-  [[nodiscard]] REPRISE_DEVICE int bucket(int64_t id) const {
-    return static_cast<int>(distance(id) * scale *
+  [[nodiscard]] REPRISE_DEVICE uint64_t weight(int64_t id) const { return weight(id, logits[id]); }
+  /// Increases with the distance to the largest logit. \pre has() of the token
+  [[nodiscard]] REPRISE_DEVICE int bucket(float logit) const {
+    return static_cast<int>(distance(logit) * scale *
                             (-static_cast<double>(kSamplingBuckets) / (kWeightBits + 2)));
   }
   /// The total weight of this thread's tokens.
@@ -188,14 +223,21 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
     sync_block();
   }
   uint64_t largest = 0;
-  for (int64_t id = part.first + thread_index(); id < part.end; id += kBins) {
-    const float logit = logits[id];
-    // A comparison with NaN is false, so a NaN counts as not finite, like +inf.
-    const uint64_t key = logit <= 3.4028235e38F ? token_key(logit, id) : kBrokenLogit;
-    if (key > largest) largest = key;
-  }
-  for (int i = part.part * kBins + thread_index(); i < kSamplingBuckets; i += a.num_parts * kBins) {
-    a.histograms[part.row * kSamplingBuckets + i] = 0;
+  each_four(part, logits, [&](int64_t first, const FourLogits& four) {
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) {
+      if (first + j >= part.end) continue;
+      // A comparison with NaN is false, so a NaN counts as not finite, like +inf.
+      const uint64_t key =
+          four.of[j] <= 3.4028235e38F ? token_key(four.of[j], first + j) : kBrokenLogit;
+      if (key > largest) largest = key;
+    }
+  });
+  if (has_candidates(row)) {
+    for (int i = part.part * kBins + thread_index(); i < kSamplingBuckets;
+         i += a.num_parts * kBins) {
+      a.histograms[part.row * kSamplingBuckets + i] = 0;
+    }
   }
   largest = largest_of_block(largest);
   if (thread_index() == 0) a.parts[part.row * a.num_parts + part.part] = largest;
@@ -227,12 +269,16 @@ REPRISE_DEVICE void add_to_histogram(const CudaSamplingArguments& a,
   auto* buckets = reinterpret_cast<uint64_t*>(shared_memory()) + kSelectWords;
   for (int i = thread_index(); i < kSamplingBuckets; i += kBins) buckets[i] = 0;
   sync_block();
-  for (int64_t first = part.first; first < part.end; first += kBins) {
-    const int64_t id = first + thread_index();
-    const bool is_one = id < part.end && candidates.has(id);
-    const uint64_t weight = !is_one ? 0 : (counts_tokens ? uint64_t{1} : candidates.weight(id));
-    add_to_bin(buckets, is_one ? candidates.bucket(id) : 0, weight);
-  }
+  each_four(part, candidates.logits, [&](int64_t first, const FourLogits& four) {
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) {
+      const float logit = four.of[j];
+      const bool is_one = candidates.has(first + j, logit);
+      const uint64_t weight =
+          !is_one ? 0 : (counts_tokens ? uint64_t{1} : candidates.weight(first + j, logit));
+      add_to_bin(buckets, is_one ? candidates.bucket(logit) : 0, weight);
+    }
+  });
   sync_block();
   uint64_t* histogram = a.histograms + part.row * kSamplingBuckets;
   for (int i = thread_index(); i < kSamplingBuckets; i += kBins) {
@@ -268,21 +314,78 @@ REPRISE_DEVICE void find_last_bucket(const CudaSamplingArguments& a,
   state.last_bucket = bucket;
 }
 
-/// Draws the row's token by the weights of all its tokens; the sum of each part is known.
-REPRISE_DEVICE int64_t draw_from_parts(const CudaSamplingArguments& a,
+/// Sums the weights of the part's tokens, segment by segment.
+REPRISE_DEVICE void sum_segments(const CudaSamplingArguments& a,
+                                 const RowPart& part,
+                                 const Candidates& candidates) {
+  uint64_t* sums = a.segments + part.row * a.num_segments;
+  each_four(part, candidates.logits, [&](int64_t first, const FourLogits& four) {
+    uint64_t sum = 0;
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) sum += candidates.weight(first + j, four.of[j]);
+    for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    if (lane_index() == 0 && first < part.end) sums[first / kSegmentTokens] = sum;
+  });
+}
+
+/// One warp draws a token of the segment that begins at token `first`: the one at which the sum of
+/// weights reaches `wanted`. \pre the segment has this weight
+REPRISE_DEVICE void draw_from_segment(const CudaSamplingArguments& a,
+                                      const RowPart& part,
+                                      const Candidates& candidates,
+                                      int64_t first,
+                                      uint64_t wanted) {
+  const int64_t mine = first + lane_index() * kTokensAtOnce;
+  const FourLogits four = load_logits(candidates.logits, mine, a.vocab_size);
+  uint64_t weights[kTokensAtOnce];
+  uint64_t all = 0;
+  REPRISE_UNROLL
+  for (int j = 0; j < kTokensAtOnce; ++j) {
+    weights[j] = candidates.weight(mine + j, four.of[j]);
+    all += weights[j];
+  }
+  const uint64_t own = all;
+  uint64_t before = 0;  // of the lanes before this one
+  for (int mask = 1; mask < kWarpSize; mask *= 2) {
+    const uint64_t other = shuffle_xor(all, mask);
+    if ((lane_index() & mask) != 0) before += other;
+    all += other;
+  }
+  if (wanted <= before || wanted > before + own) return;
+  int chosen = 0;
+  REPRISE_UNROLL
+  for (int j = 0; j + 1 < kTokensAtOnce; ++j) {
+    before += weights[j];
+    if (wanted > before) chosen = j + 1;
+  }
+  a.tokens[part.row] = static_cast<int32_t>(mine + chosen);
+}
+
+/// Draws the row's token by the weights of all its tokens. The last block does this.
+REPRISE_DEVICE void draw_from_segments(const CudaSamplingArguments& a,
                                        const RowPart& part,
                                        const SamplingRow& row,
-                                       Candidates candidates) {
+                                       const Candidates& candidates) {
   auto* bins = reinterpret_cast<uint64_t*>(shared_memory());
-  const uint64_t sum = result_of_part(a, part.row);
+  const uint64_t* sums = a.segments + part.row * a.num_segments;
+  const int per_thread = (a.num_segments + kBins - 1) / kBins;
+  uint64_t sum = 0;
+  for (int i = 0; i < per_thread; ++i) {
+    const int segment = thread_index() * per_thread + i;
+    if (segment < a.num_segments) sum += load_fresh(sums + segment);
+  }
   const uint64_t total = sum_of_block(sum);
   sync_block();
   bins[kBins - 1 - thread_index()] = sum;  // the lowest ids are in the highest bin
   const FoundBin found = find_bin(bins, target_of(row, total) + 1);
-  candidates.first = (kBins - 1 - found.bin) * a.part_size;
-  candidates.count = a.vocab_size - candidates.first;
-  if (candidates.count > a.part_size) candidates.count = a.part_size;
-  return draw(candidates, found.wanted - 1);
+  if (warp_index() != 0) return;
+  int segment = (kBins - 1 - found.bin) * per_thread;
+  uint64_t wanted = found.wanted;
+  for (uint64_t next = load_fresh(sums + segment); wanted > next;) {
+    wanted -= next;
+    next = load_fresh(sums + ++segment);
+  }
+  draw_from_segment(a, part, candidates, int64_t{segment} * kSegmentTokens, wanted);
 }
 
 REPRISE_DEVICE void sample_weights(const CudaSamplingArguments& a) {
@@ -296,14 +399,8 @@ REPRISE_DEVICE void sample_weights(const CudaSamplingArguments& a) {
     if (is_last_of_row(a, part)) find_last_bucket(a, part, row);
     return;
   }
-  Candidates mine = candidates;
-  mine.first = part.first;
-  mine.count = part.end - part.first;
-  const uint64_t sum = sum_of_block(mine.weight_of_thread());
-  if (thread_index() == 0) a.parts[part.row * a.num_parts + part.part] = sum;
-  if (!is_last_of_row(a, part)) return;
-  const int64_t token = draw_from_parts(a, part, row, candidates);
-  if (thread_index() == 0) a.tokens[part.row] = static_cast<int32_t>(token);
+  sum_segments(a, part, candidates);
+  if (is_last_of_row(a, part)) draw_from_segments(a, part, row, candidates);
 }
 
 REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
@@ -314,11 +411,15 @@ REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
   if (last_bucket == kNoBucket) return;
   Candidates candidates(a, row, state);
   int32_t* list = a.candidates + part.row * kMostCandidates;
-  for (int64_t id = part.first + thread_index(); id < part.end; id += kBins) {
-    if (!candidates.has(id) || candidates.bucket(id) > last_bucket) continue;
-    const int place = atomic_add(&state.num_candidates, 1);
-    if (place < kMostCandidates) list[place] = static_cast<int32_t>(id);
-  }
+  each_four(part, candidates.logits, [&](int64_t first, const FourLogits& four) {
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) {
+      const float logit = four.of[j];
+      if (!candidates.has(first + j, logit) || candidates.bucket(logit) > last_bucket) continue;
+      const int place = atomic_add(&state.num_candidates, 1);
+      if (place < kMostCandidates) list[place] = static_cast<int32_t>(first + j);
+    }
+  });
   if (!is_last_of_row(a, part)) return;
   const int32_t num_candidates = load_fresh(&state.num_candidates);
   if (num_candidates <= kMostCandidates) {
