@@ -39,7 +39,9 @@ DType resolve_dtype(std::string_view text) {
   const std::optional<DType> dtype = parse_dtype(text);
   if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16 && *dtype != DType::f16)) {
     throw InvalidArgument(fmt::format(
-        "--dtype: '{}' is not supported; use auto, bfloat16, float32 or float16", text));
+        "--dtype: '{}' is not supported; use auto, bfloat16, float32 or float16 (smaller weights: "
+        "--quantization)",
+        text));
   }
   return *dtype;
 }
