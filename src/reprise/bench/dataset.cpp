@@ -9,6 +9,7 @@
 #include "reprise/base/nearest_name.h"
 #include "reprise/bench/file_datasets.h"
 #include "reprise/bench/random_datasets.h"
+#include "reprise/bench/trace_dataset.h"
 
 namespace reprise::bench {
 namespace {
@@ -26,7 +27,8 @@ constexpr std::array kDatasets = {
     Dataset{"sharegpt", true, make_sharegpt_requests},
     Dataset{"sonnet", true, make_sonnet_requests},
     Dataset{"custom", true, make_custom_requests},
-    Dataset{"prefix_repetition", false, make_prefix_repetition_requests}};
+    Dataset{"prefix_repetition", false, make_prefix_repetition_requests},
+    Dataset{"timed_trace", true, make_timed_trace_requests}};
 
 // A file with too few requests is read again from the start, as in vLLM.
 void oversample(std::vector<SampleRequest>& requests,
@@ -80,7 +82,8 @@ std::vector<SampleRequest> make_requests(const DatasetOptions& options,
         "",
         fmt::format("no request of this file can be used as --dataset-name {}", options.name));
   }
-  oversample(requests, options, random);
+  // A request of a trace has its own time, so it is not sent twice.
+  if (!requests.front().send_time) oversample(requests, options, random);
   return requests;
 }
 

@@ -40,6 +40,13 @@ struct DatasetOptions {
   int32_t prefix_repetition_suffix_len = 256;
   int32_t prefix_repetition_num_prefixes = 10;
   int32_t prefix_repetition_output_len = 128;
+
+  int32_t timed_trace_chunk_hash_size = 16;  // tokens of a chunk that has an id
+  double timed_trace_sec_multiplier = 1;     // seconds of one unit of the trace's times
+  std::string timed_trace_label_timestamp = "timestamp";
+  std::string timed_trace_label_input_length = "input_length";
+  std::string timed_trace_label_output_length = "output_length";
+  std::string timed_trace_label_hash_ids = "hash_ids";
 };
 
 /// What the prompts are made with besides the options: the tokenizer and the functions of the

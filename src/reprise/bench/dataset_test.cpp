@@ -96,6 +96,44 @@ TEST_F(DatasetTest, random_prefix_is_shared_and_comes_on_top) {
   }
 }
 
+TEST_F(DatasetTest, a_timed_trace_keeps_its_times_lengths_and_shared_chunks) {
+  const DatasetOptions options{.name = "timed_trace",
+                               .num_prompts = 4,
+                               .timed_trace_chunk_hash_size = 8,
+                               .timed_trace_sec_multiplier = 0.001};
+  const std::string lines =
+      R"({"timestamp": 27482, "input_length": 20, "output_length": 500, "hash_ids": [46, 47, 48]}
+{"timestamp": 27982, "input_length": 13, "output_length": 3, "hash_ids": [46, -1]}
+{"timestamp": 26482, "input_length": 30, "output_length": 7, "hash_ids": [9]}
+)";
+  const auto requests = make_from(options, lines);
+  ASSERT_EQ(requests.size(), 3U) << "no request is sent twice";
+  EXPECT_EQ(requests[0].output_len, 7);
+  EXPECT_DOUBLE_EQ(*requests[0].send_time, 0);
+  EXPECT_DOUBLE_EQ(*requests[1].send_time, 1);
+  EXPECT_DOUBLE_EQ(*requests[2].send_time, 1.5);
+  const auto common = [](const std::string& a, const std::string& b) {
+    return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  };
+  const std::vector<int32_t> first = tokenizer_.encode(requests[1].prompt);
+  const std::vector<int32_t> second = tokenizer_.encode(requests[2].prompt);
+  const auto shared = std::mismatch(first.begin(), first.end(), second.begin(), second.end()).first;
+  EXPECT_GE(shared - first.begin(), 6) << "a chunk of 8 tokens, of which some may merge";
+  EXPECT_LT(common(requests[0].prompt, requests[1].prompt), 8);
+  EXPECT_NEAR(static_cast<double>(requests[1].prompt_len), 20, 6);
+  const auto again = make_from(options, lines);
+  EXPECT_EQ(again[1].prompt, requests[1].prompt);
+
+  const auto refused = [&](const std::string& line) { expect_refused(options, line, "line 1"); };
+  refused(R"({"timestamp": 1, "input_length": 0, "output_length": 5, "hash_ids": []})");
+  refused(R"({"timestamp": "1", "input_length": 2, "output_length": 5, "hash_ids": []})");
+  refused(R"({"timestamp": 1, "input_length": 2, "output_length": 5, "hash_ids": [0.5]})");
+  refused(R"({"timestamp": 1, "input_length": 2, "hash_ids": []})");
+  refused("[1]");
+  EXPECT_THROW((void)make({.name = "timed_trace", .path = "x", .timed_trace_sec_multiplier = 0}),
+               InvalidArgument);
+}
+
 TEST_F(DatasetTest, prefix_repetition_has_that_many_prefixes) {
   const auto requests = make({.name = "prefix_repetition",
                               .num_prompts = 12,

@@ -26,21 +26,6 @@ std::vector<int32_t> plain_encode(const Tokenizer& tokenizer, const std::string&
   return tokenizer.encode(text, {.add_special_tokens = false});
 }
 
-// Ids that a prompt may contain: tokens whose text is whole characters and tokenizes to the same
-// id. A token with half a character would become several tokens when its text is tokenized again.
-std::vector<int32_t> plain_token_ids(const Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  std::vector<int32_t> lasting;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.id_to_token(id) || tokenizer.is_special(id)) continue;
-    ids.push_back(id);
-    const std::vector<int32_t> alone = {id};
-    if (plain_encode(tokenizer, tokenizer.decode(alone)) == alone) lasting.push_back(id);
-  }
-  if (ids.empty()) throw InvalidArgument("the tokenizer has no token that is plain text");
-  return lasting.empty() ? ids : lasting;
-}
-
 // Text that tokenizes to `length` tokens. Neighbouring tokens may merge or split when their text is
 // tokenized again, so the text is cut or extended until the number is right, as in vLLM.
 SampleRequest exact_prompt(const Tokenizer& tokenizer,
@@ -85,6 +70,20 @@ Range range_around(int64_t length, double ratio) {
 }
 
 }  // namespace
+
+// A token with half a character would become several tokens when its text is tokenized again.
+std::vector<int32_t> plain_token_ids(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> lasting;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.id_to_token(id) || tokenizer.is_special(id)) continue;
+    ids.push_back(id);
+    const std::vector<int32_t> alone = {id};
+    if (plain_encode(tokenizer, tokenizer.decode(alone)) == alone) lasting.push_back(id);
+  }
+  if (ids.empty()) throw InvalidArgument("the tokenizer has no token that is plain text");
+  return lasting.empty() ? ids : lasting;
+}
 
 std::vector<SampleRequest> make_random_requests(const DatasetOptions& options,
                                                 const DatasetTools& tools,

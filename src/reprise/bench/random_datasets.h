@@ -6,6 +6,10 @@
 
 namespace reprise::bench {
 
+/// Ids that a prompt may contain: tokens whose text is whole characters and tokenizes to the same
+/// id. \throws InvalidArgument if no token is plain text
+[[nodiscard]] std::vector<int32_t> plain_token_ids(const tokenizer::Tokenizer& tokenizer);
+
 /// Prompts of consecutive token ids; the lengths are uniformly distributed.
 [[nodiscard]] std::vector<SampleRequest> make_random_requests(const DatasetOptions& options,
                                                               const DatasetTools& tools,

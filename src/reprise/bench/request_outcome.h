@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,9 @@ namespace reprise::bench {
 /// One request of a workload.
 struct SampleRequest {
   std::string prompt;
-  int64_t prompt_len = 0;  // in tokens, counted with our tokenizer
-  int64_t output_len = 0;  // tokens asked for
+  int64_t prompt_len = 0;           // in tokens, counted with our tokenizer
+  int64_t output_len = 0;           // tokens asked for
+  std::optional<double> send_time;  // seconds after the first request, if the dataset has times
 };
 
 /// The outcome of one request. Times are in seconds, measured by the client.

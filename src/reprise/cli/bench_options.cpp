@@ -23,7 +23,7 @@ void add_common(OptionTable& table, bench::DatasetOptions& options) {
   table.add({.name = "dataset-path",
              .group = kDataset,
              .value_name = "FILE",
-             .help = "File of sharegpt (JSON), sonnet (text) or custom (JSON lines).",
+             .help = "File of sharegpt (JSON), sonnet (text), custom or timed_trace (JSON lines).",
              .apply = [&options](std::string_view value) { options.path = value; }});
   table.add_integer("num-prompts", kDataset, "Requests to send.", options.num_prompts);
   table.add({.name = "input-len",
@@ -62,6 +62,29 @@ void add_common(OptionTable& table, bench::DatasetOptions& options) {
                    kDataset,
                    "Take a file's first entries instead of a sample.",
                    options.disable_shuffle);
+}
+
+void add_trace_options(OptionTable& table, bench::DatasetOptions& options) {
+  table.add_integer("timed-trace-chunk-hash-size",
+                    kDataset,
+                    "timed_trace: tokens of a chunk with one id; 512 in Mooncake's traces.",
+                    options.timed_trace_chunk_hash_size);
+  add_number(table,
+             "timed-trace-sec-multiplier",
+             kDataset,
+             "timed_trace: seconds of one unit of time; 0.001 for milliseconds.",
+             options.timed_trace_sec_multiplier);
+  const auto add_label = [&](const char* name, const char* what, std::string& target) {
+    table.add_text(fmt::format("timed-trace-label-{}", name),
+                   kDataset,
+                   "NAME",
+                   fmt::format("timed_trace: the member with {}.", what),
+                   target);
+  };
+  add_label("timestamp", "the time", options.timed_trace_label_timestamp);
+  add_label("input-length", "the tokens of the prompt", options.timed_trace_label_input_length);
+  add_label("output-length", "the tokens of the answer", options.timed_trace_label_output_length);
+  add_label("hash-ids", "the ids of the prompt's chunks", options.timed_trace_label_hash_ids);
 }
 
 }  // namespace
@@ -119,6 +142,7 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options) {
                     kDataset,
                     "prefix_repetition: tokens per answer.",
                     options.prefix_repetition_output_len);
+  add_trace_options(table, options);
 }
 
 std::vector<std::string> expand_lists(std::span<const std::string> arguments,

@@ -167,7 +167,9 @@ void check_result_files(const ServeArguments& arguments) {
 
 void print_traffic(const ServeArguments& arguments) {
   const bench::Traffic& traffic = arguments.traffic;
-  if (arguments.ramp_up_strategy.empty()) {
+  if (arguments.self_timed == true) {
+    print_log(LogLevel::info, "Traffic: at the times of the dataset\n");
+  } else if (arguments.ramp_up_strategy.empty()) {
     print_log(
         LogLevel::info, "Traffic request rate: {}\n", bench::python_float(traffic.request_rate));
   } else {
@@ -209,7 +211,20 @@ HttpClient make_client(const ServeArguments& arguments) {
                                        : http_client::ServerCertificate::checked);
 }
 
-bench::LoadOptions load_options(const ServeArguments& arguments, size_t num_requests) {
+/// The times of the dataset, or those that the traffic's options give.
+std::vector<double> send_times(const ServeArguments& arguments,
+                               const std::vector<bench::SampleRequest>& requests,
+                               bench::RandomSource& random) {
+  if (arguments.self_timed != true) {
+    return bench::send_times(arguments.traffic, requests.size(), random);
+  }
+  std::vector<double> times;
+  for (const bench::SampleRequest& request : requests) times.push_back(request.send_time.value());
+  return times;
+}
+
+bench::LoadOptions load_options(const ServeArguments& arguments,
+                                const std::vector<bench::SampleRequest>& requests) {
   // Prompts and arrivals draw from separate random streams, so that a change of the prompts does
   // not change the arrivals.
   bench::RandomSource arrival_numbers(static_cast<uint64_t>(arguments.seed) ^ 0x9e3779b97f4a7c15U);
@@ -223,7 +238,7 @@ bench::LoadOptions load_options(const ServeArguments& arguments, size_t num_requ
                       .extra_body = arguments.extra_body,
                       .headers = arguments.headers,
                       .request_id_prefix = arguments.request_id_prefix},
-          .send_times = bench::send_times(arguments.traffic, num_requests, arrival_numbers),
+          .send_times = send_times(arguments, requests, arrival_numbers),
           .max_concurrency = arguments.max_concurrency};
 }
 
@@ -317,7 +332,7 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
   const bool is_chat = arguments.backend == "openai-chat";
   const std::vector<bench::SampleRequest> requests =
       make_requests(arguments.dataset, prompts.tools(is_chat), prompt_numbers);
-  const bench::LoadOptions load = load_options(arguments, requests.size());
+  const bench::LoadOptions load = load_options(arguments, requests);
   warm_up(client, arguments, load, requests[0]);
   const bench::LoadResult result = measure(client, arguments, load, requests);
   const bench::ServingMetrics metrics =

@@ -93,6 +93,11 @@ void add_traffic_options(OptionTable& table, ServeArguments& arguments) {
              "Shape of the gamma distribution between requests: 1 is Poisson, smaller values give "
              "bursts, inf gives equal intervals.",
              arguments.traffic.burstiness);
+  table.add_switch("self-timed",
+                   kTraffic,
+                   "Send requests at the times of --dataset-name timed_trace.",
+                   "on for timed_trace",
+                   arguments.self_timed);
   add_optional_integer(table,
                        "max-concurrency",
                        kTraffic,
@@ -242,6 +247,28 @@ OptionTable bench_serve_table(ServeArguments& arguments) {
   return table;
 }
 
+namespace {
+
+/// Decides whether the dataset's times are used.
+void settle_times(ServeArguments& arguments) {
+  const bool has_times = arguments.dataset.name == "timed_trace";
+  if (arguments.self_timed == true && !has_times) {
+    throw InvalidArgument(
+        fmt::format("--self-timed: --dataset-name {} has no times; only timed_trace has",
+                    arguments.dataset.name));
+  }
+  const bool has_rate = !std::isinf(arguments.traffic.request_rate) ||
+                        arguments.traffic.ramp_up != bench::RampUp::none;
+  if (arguments.self_timed.value_or(has_times) && has_rate) {
+    throw InvalidArgument(
+        "--request-rate and --ramp-up-strategy: --dataset-name timed_trace has its own times; give "
+        "--no-self-timed to send its requests at another rate");
+  }
+  arguments.self_timed = arguments.self_timed.value_or(has_times);
+}
+
+}  // namespace
+
 void settle(ServeArguments& arguments) {
   if (arguments.backend != "openai" && arguments.backend != "vllm" &&
       arguments.backend != "openai-chat") {
@@ -271,6 +298,7 @@ void settle(ServeArguments& arguments) {
                                       arguments.ramp_up_strategy));
   }
   bench::check(arguments.traffic);
+  settle_times(arguments);
   bench::check_metric_names(split_commas(arguments.percentile_metrics));
   if (arguments.dataset.name == "random") arguments.ignore_eos = true;
   if (arguments.request_id_prefix.empty()) {

@@ -30,6 +30,7 @@ struct ServeArguments {
 
   bench::DatasetOptions dataset;
   bench::Traffic traffic;
+  std::optional<bool> self_timed;  // requests are sent at the times of the dataset
   std::string ramp_up_strategy;
   std::optional<int32_t> max_concurrency;
   int32_t num_warmups = 0;
