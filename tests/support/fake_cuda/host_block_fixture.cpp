@@ -52,8 +52,9 @@ struct alignas(16) Sixteen {
 };
 
 struct Copy {
-  Sixteen* shared;
+  void* shared;
   const void* from;  // nullptr: zeros
+  size_t bytes;
 };
 
 /// Memory that earlier kernels still write, and the content that they will write.
@@ -379,6 +380,30 @@ const LaneWords& exchange_rows(uint32_t row) {
   return all;
 }
 
+void start_copy(void* shared, const void* from, bool there, size_t bytes) {
+  const auto offset = static_cast<size_t>(static_cast<char*>(shared) - shared_memory());
+  REPRISE_ASSERT(offset % bytes == 0 && offset + bytes <= current_grid->launch().shared_bytes,
+                 "a copy of {} bytes to {} of {} bytes of shared memory",
+                 bytes,
+                 offset,
+                 current_grid->launch().shared_bytes);
+  REPRISE_ASSERT(reinterpret_cast<uintptr_t>(from) % bytes == 0,
+                 "copies of {} bytes are aligned to {}",
+                 bytes,
+                 bytes);
+  std::memset(shared, 0xFF, bytes);
+  current_grid->current().copies.push_back({shared, there ? from : nullptr, bytes});
+}
+
+/// The sum of the products of four signed bytes.
+int32_t products_of_bytes(uint32_t a, uint32_t b) {
+  int32_t sum = 0;
+  for (int shift = 0; shift < 32; shift += 8) {
+    sum += static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift);
+  }
+  return sum;
+}
+
 }  // namespace
 
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel) {
@@ -429,18 +454,10 @@ int shuffle_from(int value, int lane) {
 }
 
 void copy_words_async(void* shared, const void* from, bool there) {
-  Block& block = *current_grid->current().block;
-  auto* place = static_cast<Sixteen*>(shared);
-  REPRISE_ASSERT(place >= block.shared.data() &&
-                     place < block.shared.data() + block.shared.size() - 1 &&
-                     reinterpret_cast<uintptr_t>(shared) % 16 == 0,
-                 "a copy of 16 bytes to {} of {} bytes of shared memory",
-                 static_cast<char*>(shared) - shared_memory(),
-                 current_grid->launch().shared_bytes);
-  REPRISE_ASSERT(reinterpret_cast<uintptr_t>(from) % 16 == 0,
-                 "copies of 16 bytes are aligned to 16");
-  std::memset(static_cast<void*>(place), 0xFF, sizeof(Sixteen));
-  current_grid->current().copies.push_back({place, there ? from : nullptr});
+  start_copy(shared, from, there, 16);
+}
+void copy_pair_async(void* shared, const void* from, bool there) {
+  start_copy(shared, from, there, 8);
 }
 
 void commit_copies() {
@@ -453,9 +470,9 @@ void wait_for_copies_but(int pending) {
   while (fiber.committed.size() > static_cast<size_t>(pending)) {
     for (const Copy& copy : fiber.committed.front()) {
       if (copy.from != nullptr) {
-        std::memcpy(copy.shared, copy.from, sizeof(Sixteen));
+        std::memcpy(copy.shared, copy.from, copy.bytes);
       } else {
-        std::memset(static_cast<void*>(copy.shared), 0, sizeof(Sixteen));
+        std::memset(copy.shared, 0, copy.bytes);
       }
     }
     fiber.committed.pop_front();
@@ -485,6 +502,21 @@ const HostFragments& exchange_fragments(const std::function<void(HostFragments&)
   fill(fragments);
   current_grid->wait(fiber.warp->barrier);
   return fragments;
+}
+
+void multiply_codes(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  const LaneWords& all = exchange(std::array{a[0], a[1], a[2], a[3], b[0], b[1]});
+  const size_t lane = my_lane();
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t row = lane / 4 * 4;
+    const size_t column = (lane % 4 * 2 + i % 2) * 4;
+    for (size_t k = 0; k < 4; ++k) {
+      const auto& left = all.of[row + k];
+      const auto& right = all.of[column + k];
+      c[i] +=
+          products_of_bytes(left[i / 2], right[4]) + products_of_bytes(left[2 + i / 2], right[5]);
+    }
+  }
 }
 
 }  // namespace reprise::kernels::cuda

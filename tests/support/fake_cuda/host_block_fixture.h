@@ -121,6 +121,19 @@ T load_fresh(const T* address) {
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
 }
+inline uint32_t load_word(const void* address) {
+  uint32_t word = 0;
+  __builtin_memcpy(&word, __builtin_assume_aligned(address, 4), sizeof(word));
+  return word;
+}
+struct alignas(8) Words2 {
+  uint32_t word[2];
+};
+inline Words2 load_pair(const void* address) {
+  Words2 words;
+  __builtin_memcpy(&words, __builtin_assume_aligned(address, 8), sizeof(words));
+  return words;
+}
 inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = (uint64_t{b} << 32) | a;
   uint32_t result = 0;
@@ -143,6 +156,7 @@ inline void put(Float16* out, float x) { store_element(out, x); }
 /// Copies asynchronously: until the calling thread has waited for the copy, the destination holds
 /// NaNs, because neither its old nor its new content may be used.
 void copy_words_async(void* shared, const void* from, bool there);
+void copy_pair_async(void* shared, const void* from, bool there);
 void commit_copies();
 void wait_for_copies_but(int pending);
 template <int kPending>
@@ -185,6 +199,12 @@ void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&
       c[i] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
   }
+}
+
+/// Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k32" and "mma.m16n8k16".
+void multiply_codes(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+inline void multiply_half_codes(int32_t (&c)[4], const uint32_t (&a)[2], uint32_t b) {
+  multiply_codes(c, {a[0], a[1], 0, 0}, {b, 0});
 }
 
 }  // namespace reprise::kernels::cuda

@@ -11,6 +11,8 @@
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
 #include "reprise/kernels/cuda/norm_kernels.cuh"
+#include "reprise/kernels/cuda/packed_linear_kernels.cuh"
+#include "reprise/kernels/cuda/packed_row_kernels.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 #include "reprise/kernels/cuda/prefill_attention_kernels.cuh"
 #include "reprise/kernels/cuda/rope_kernels.cuh"
@@ -78,6 +80,12 @@ KernelTable make_row_kernels() {
     add_function(kernels->f16);
   }
 #undef REPRISE_ROW_KERNEL
+  for (FloatKernels* kernels :
+       {&table.quantize_blocks, &table.rms_norm_quantize_blocks, &table.block_embedding}) {
+    add_function(kernels->f32);
+    add_function(kernels->bf16);
+    add_function(kernels->f16);
+  }
   add_function(table.gather_rows);
   add_function(table.kv_write);
   return table;

@@ -100,6 +100,24 @@ REPRISE_DEVICE uint64_t load_fresh(const uint64_t* address) {
 REPRISE_DEVICE void store_words(void* address, const Words4& w) {
   *static_cast<uint4*>(address) = make_uint4(w.word[0], w.word[1], w.word[2], w.word[3]);
 }
+REPRISE_DEVICE uint32_t load_word(const void* address) {
+  return *static_cast<const uint32_t*>(address);
+}
+struct alignas(8) Words2 {
+  uint32_t word[2];
+};
+REPRISE_DEVICE Words2 load_pair(const void* address) {
+  const uint2 v = *static_cast<const uint2*>(address);
+  return {{v.x, v.y}};
+}
+/// Starts a copy of eight bytes, like copy_words_async.
+REPRISE_DEVICE void copy_pair_async(void* shared, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(from),
+               "r"(there ? 8 : 0)
+               : "memory");
+}
 /// Selects bytes of two words by the digits of `selector`, the lowest digit first.
 REPRISE_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
@@ -145,6 +163,27 @@ REPRISE_DEVICE void multiply_fragments(float (&c)[4],
           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
   }
+}
+
+/// c += a b of signed bytes on the tensor cores: a[16, 32] by rows, b[32, 8] by columns, c[16, 8].
+/// A lane has four neighbours along the depth in each word: those at 4 (lane % 4) and, in the later
+/// words, sixteen further. For the rest see PTX ISA, "Matrix Fragments for mma.m16n8k32".
+REPRISE_DEVICE void multiply_codes(int32_t (&c)[4],
+                                   const uint32_t (&a)[4],
+                                   const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/// The same for half of the depth: a[16, 16] and b[16, 8].
+REPRISE_DEVICE void multiply_half_codes(int32_t (&c)[4], const uint32_t (&a)[2], uint32_t b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
 #endif

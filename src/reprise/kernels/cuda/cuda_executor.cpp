@@ -12,6 +12,7 @@
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
+#include "reprise/kernels/cuda/packed_launch.h"
 #include "reprise/kernels/kernel_table.inl"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
@@ -61,6 +62,8 @@ constexpr std::array kLaunchedAsOnCpu = {
 #undef REPRISE_OP_OF_KERNEL
         OpCode::empty,
     OpCode::embedding,
+    OpCode::quantize_blocks,
+    OpCode::rms_norm_quantize_blocks,
     OpCode::gather_rows,
     OpCode::kv_write,
     // Launching these is refused: an engine has one rank.
@@ -121,12 +124,7 @@ Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
 template <CudaExecutor::LaunchProduct kLaunch>
 bool CudaExecutor::launch_product(const OpRun& run) {
   const Tensor& weight = run.in[1];
-  if (!weight.layout().is_rows()) {
-    throw InvalidArgument(fmt::format("{}: {} has no kernel for a weight of {}",
-                                      op_name(run.call.code),
-                                      run.stream.device().name(),
-                                      weight.type().to_string()));
-  }
+  if (!weight.layout().is_rows()) return launch_packed(run);
   const OpRule& rule = definition_of(run.call.code).rule;
   const Tensor none;
   const Tensor& last = run.in.back();
@@ -134,6 +132,16 @@ bool CudaExecutor::launch_product(const OpRun& run) {
   if (has_norm && !can_norm_first(run.in[0], weight, last)) return launch_norm_apart(run);
   return (static_cast<CudaExecutor&>(run.executor).*kLaunch)(
       {.weight = has_norm ? last : none, .epsilon = run.call.attributes.epsilon}, run);
+}
+
+bool CudaExecutor::launch_packed(const OpRun& run) {
+  return launch_packed_product(
+      run, static_cast<CudaExecutor&>(run.executor).options_.num_multiprocessors);
+}
+
+bool CudaExecutor::launch_experts(const OpRun& run) {
+  if (!run.in[1].layout().is_rows()) return launch_packed(run);
+  return cpu_launches()[static_cast<size_t>(OpCode::expert_linear)](run);
 }
 
 const LaunchTable& CudaExecutor::launches() {
@@ -148,6 +156,8 @@ const LaunchTable& CudaExecutor::launches() {
     set(OpCode::linear_silu_and_mul, launch_product<&CudaExecutor::linear_silu_and_mul>);
     set(OpCode::lm_head, launch_product<&CudaExecutor::lm_head>);
     set(OpCode::linear_rope_kv_write, launch_product<&CudaExecutor::linear_rope_kv_write>);
+    set(OpCode::linear_silu_and_mul_quantize_blocks, launch_packed);
+    set(OpCode::expert_linear, launch_experts);
     for (OpCode op : {OpCode::attention,
                       OpCode::attention_with_sinks,
                       OpCode::attention_with_biases,

@@ -33,8 +33,8 @@ struct CudaExecutorOptions {
 
 /// Runs ops on a GPU. Ops on rows use the launch functions of the CPU, with kernels that take the
 /// same arguments and grids. Matrix products and attention have launch functions of their own, and
-/// generated code has a grid of its own. Ops of eight bits have no CUDA kernels yet: the executor
-/// refuses them.
+/// generated code has a grid of its own. Of the packed weights it takes those in blocks. Ops of
+/// eight-bit rows have no CUDA kernels yet: the executor refuses them.
 ///
 /// The constructor loads all kernels and allocates the workspaces, so that neither happens in a
 /// capture.
@@ -48,6 +48,9 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] int64_t norm_prologue_max_token_num() const noexcept override {
     return kMostNormedRows;
   }
+  [[nodiscard]] WeightFamilies weight_families() const noexcept override {
+    return {WeightFamily::block_panels};
+  }
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
 
  private:
@@ -56,6 +59,9 @@ class CudaExecutor final : public DeviceExecutor {
   using LaunchProduct = bool (CudaExecutor::*)(const NormCall& norm, const OpRun& run);
   template <LaunchProduct kLaunch>
   static bool launch_product(const OpRun& run);
+  /// A product with a packed weight.
+  static bool launch_packed(const OpRun& run);
+  static bool launch_experts(const OpRun& run);
   static const LaunchTable& launches();
 
   bool linear(const NormCall& norm, const OpRun& run);

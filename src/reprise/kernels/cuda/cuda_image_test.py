@@ -26,7 +26,7 @@ def entries(image):
 
 # Kernels that may spill registers around divisions of 64 bits: a warp for each row, a copy, or a plain recurrence. None
 # of them keeps fragments in registers. The kernels of FlashInfer are not ours.
-MAY_SPILL = re.compile("_by_rows_|kv_write$|_conv1d_|short_conv_|_state_update_|_delta_rule_|flashinfer")
+MAY_SPILL = re.compile("_by_rows_|kv_write$|block_embedding_|_conv1d_|short_conv_|_state_update_|_delta_rule_|flashinfer")
 
 
 def spills(log):

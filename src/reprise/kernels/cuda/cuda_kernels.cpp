@@ -6,6 +6,7 @@
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_arguments.h"
+#include "reprise/kernels/cuda/packed_arguments.h"
 
 // Machine code of kernels.cu.
 extern "C" const unsigned char reprise_cuda_kernels[];
@@ -31,7 +32,14 @@ constexpr const Kernel* kAll[] = {REPRISE_CUDA_KERNELS(REPRISE_CUDA_LIST)};
 constinit const KernelTable kRowKernels{
     .isa = Isa::scalar,
 #define REPRISE_ROW_KERNEL(context, name, ...) .name = {name##_f32, name##_bf16, name##_f16},
-    REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, ) REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, )
+    REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, )
+        // In the order of the table's members.
+        .quantize_blocks = {quantize_blocks_f32, quantize_blocks_bf16, quantize_blocks_f16},
+    .rms_norm_quantize_blocks = {rms_norm_quantize_blocks_f32,
+                                 rms_norm_quantize_blocks_bf16,
+                                 rms_norm_quantize_blocks_f16},
+    .block_embedding = {block_embedding_f32, block_embedding_bf16, block_embedding_f16},
+    REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, )
 #undef REPRISE_ROW_KERNEL
         .gather_rows = gather_rows,
     .kv_write = kv_write,
@@ -100,6 +108,14 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
        .of_16_columns = {&linear_rope_kv_write_16x8_f16, &linear_rope_kv_write_16x32_f16},
        .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_f16}});
 }
+
+PackedKernels packed_linear_kernels() { return {&packed_linear_8, &packed_linear_16}; }
+
+PackedKernels packed_linear_silu_and_mul_kernels() {
+  return {&packed_linear_silu_and_mul_8, &packed_linear_silu_and_mul_16};
+}
+
+const Kernel& packed_expert_linear_kernel() { return packed_expert_linear; }
 
 AttentionPathKernels attention_kernels(DType dtype) {
   return pick<AttentionPathKernels>(

@@ -52,6 +52,16 @@ struct AttentionPathKernels {
 [[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
 [[nodiscard]] AttentionPathKernels attention_kernels(DType dtype);
 
+/// The kernels of a product with a weight in blocks, by the rows of a block's tile. They serve all
+/// types and codecs.
+struct PackedKernels {
+  const device::Kernel* for_8_rows;
+  const device::Kernel* for_16_rows;
+};
+[[nodiscard]] PackedKernels packed_linear_kernels();
+[[nodiscard]] PackedKernels packed_linear_silu_and_mul_kernels();
+[[nodiscard]] const device::Kernel& packed_expert_linear_kernel();
+
 /// One launch after the other; see sampling_kernels.cuh.
 struct SamplingKernels {
   const device::Kernel* largest;

@@ -109,6 +109,28 @@
   X(sample_candidates, CudaSamplingArguments, 256, 275 * 8, sample_candidates) \
   X(write_tokens, WriteTokensArguments, 256, 0, write_tokens)
 
+// Products with packed weights. Their kernels take the type of the model as an argument.
+#define REPRISE_CUDA_PACKED_PRODUCT(X, name, tiles, parts, epilogue) \
+  X(name,                                                            \
+    PackedLinearArguments,                                           \
+    256,                                                             \
+    packed_shared_bytes(tiles, parts),                               \
+    packed_linear<tiles, epilogue>)
+#define REPRISE_CUDA_EARLY_PACKED_KERNELS(X)                                                 \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_8, 1, 1, Epilogue::none)                      \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_16, 2, 1, Epilogue::none)                     \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_silu_and_mul_8, 1, 2, Epilogue::silu_and_mul) \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_silu_and_mul_16, 2, 2, Epilogue::silu_and_mul)
+#define REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
+  REPRISE_CUDA_FLOAT_KERNELS(X, quantize_blocks, QuantizeBlocksArguments, 256, 0)           \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm_quantize_blocks, QuantizeBlocksArguments, 256, 64) \
+  REPRISE_CUDA_FLOAT_KERNELS(X, block_embedding, EmbeddingArguments, 256, 0)                \
+  X(packed_expert_linear,                                                                   \
+    PackedExpertArguments,                                                                  \
+    256,                                                                                    \
+    packed_shared_bytes(1, 1),                                                              \
+    packed_expert_linear)
+
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
 
@@ -124,6 +146,7 @@
   REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)        \
   REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)          \
   REPRISE_CUDA_SAMPLING_KERNELS(X)                         \
+  REPRISE_CUDA_LATE_PACKED_KERNELS(X)                      \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)        \
   REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)          \
   REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)          \
@@ -135,7 +158,8 @@
 // wait first.
 #define REPRISE_CUDA_EARLY_KERNELS(X)              \
   REPRISE_CUDA_FRAGMENT_KERNELS(X, bf16, BFloat16) \
-  REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)
+  REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)   \
+  REPRISE_CUDA_EARLY_PACKED_KERNELS(X)
 
 #define REPRISE_CUDA_KERNELS(X) \
   REPRISE_CUDA_LATE_KERNELS(X)  \

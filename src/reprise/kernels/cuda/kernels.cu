@@ -8,6 +8,8 @@
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
 #include "reprise/kernels/cuda/norm_kernels.cuh"
+#include "reprise/kernels/cuda/packed_linear_kernels.cuh"
+#include "reprise/kernels/cuda/packed_row_kernels.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 #include "reprise/kernels/cuda/prefill_attention_kernels.cuh"
 #include "reprise/kernels/cuda/rope_kernels.cuh"

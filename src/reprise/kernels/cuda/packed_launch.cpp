@@ -1,0 +1,203 @@
+#include "reprise/kernels/cuda/packed_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+#include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/packed_arguments.h"
+#include "reprise/kernels/device_executor.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/quantize_blocks/quantize_blocks.h"
+#include "reprise/tensor/op_table.h"
+
+namespace reprise::kernels::cuda {
+namespace {
+
+PackedType packed_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return PackedType::f32;
+    case DType::bf16:
+      return PackedType::bf16;
+    case DType::f16:
+      return PackedType::f16;
+    default:
+      throw InvalidArgument(
+          fmt::format("no CUDA kernel multiplies a packed weight into {}", dtype_name(dtype)));
+  }
+}
+
+/// The operands of a product, borrowed for the call.
+struct PackedCall {
+  static inline const Tensor kLeftOut = {};
+
+  const Tensor& x;       // ActivationBlocks
+  const Tensor& weight;  // in blocks
+  const Tensor& out;     // half as many columns as the weight has outputs, with silu_and_mul
+  const Tensor& bias = kLeftOut;
+  const Tensor& residual = kLeftOut;
+  const Tensor& num_rows = kLeftOut;
+};
+
+PackedLinearArguments arguments_of(const PackedCall& call) {
+  const int64_t depth = call.weight.size(-1);
+  REPRISE_ASSERT(call.x.is_dense() && call.weight.is_dense() && call.out.is_dense(),
+                 "linear: operands in blocks must be dense");
+  REPRISE_ASSERT(
+      call.x.size(1) == depth / kPanelBlock * static_cast<int64_t>(sizeof(ActivationBlock)),
+      "linear: rows of {} bytes do not fit a weight of depth {}",
+      call.x.size(1),
+      depth);
+  return {
+      .of = {.product = {.x = call.x.data(),
+                         .weight = call.weight.data(),
+                         .bias = call.bias.data(),
+                         .out = call.out.data(),
+                         .num_rows = call.num_rows.data_as<int32_t>(),
+                         .x_stride = 0,
+                         .rows = call.x.size(0),
+                         .columns = call.out.size(1),
+                         .depth = depth,
+                         .rows_per_block = 0,
+                         .columns_per_block = 0,
+                         .family = WeightFamily::block_panels,
+                         .residual = call.residual.data(),
+                         .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0},
+             .to = {},
+             .norm = nullptr,
+             .epsilon = 0},
+      .type = packed_type(call.weight.dtype()),
+      .out = packed_type(call.out.dtype())};
+}
+
+/// The most panels that a weight of so many outputs can have: parts may end within a panel.
+int64_t most_panels(int64_t outputs) { return num_panels(outputs) + PanelHeader::kMaxParts - 1; }
+
+/// As many blocks as multiprocessors have room for, by the shared memory that they need.
+uint32_t blocks_of(const device::Kernel& kernel, int64_t items, int num_multiprocessors) {
+  constexpr uint32_t kSharedBytes = 100 << 10;  // of one of two blocks on a multiprocessor
+  const int blocks = kernel.cuda.shared_bytes <= kSharedBytes ? kBlocksOfProducts : 1;
+  return static_cast<uint32_t>(std::min(items, int64_t{blocks} * num_multiprocessors));
+}
+
+bool launch_linear(const OpRun& run,
+                   const PackedKernels& kernels,
+                   const PackedCall& call,
+                   int num_multiprocessors) {
+  if (call.residual.defined()) require_dense_rows(call.residual, "linear");
+  const PackedLinearArguments arguments = arguments_of(call);
+  const int64_t rows = call.x.size(0);
+  if (rows == 0) return false;
+  const bool is_few = rows <= kFragmentRows;
+  const device::Kernel& kernel = is_few ? *kernels.for_8_rows : *kernels.for_16_rows;
+  const int64_t row_tiles = ceil_div(rows, (is_few ? 1 : 2) * kFragmentRows);
+  return launch(run.stream,
+                kernel,
+                blocks_of(kernel, most_panels(call.out.size(1)) * row_tiles, num_multiprocessors),
+                arguments,
+                std::array{writes(call.out),
+                           reads(call.x),
+                           reads(call.weight),
+                           reads(call.bias),
+                           reads(call.residual),
+                           reads(call.num_rows)});
+}
+
+bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, int num_multiprocessors) {
+  return launch_linear(run, packed_linear_silu_and_mul_kernels(), call, num_multiprocessors);
+}
+
+/// Two launches: the result of the product is stored in memory of the pool.
+bool launch_silu_and_mul_quantize_blocks(const OpRun& run, int num_multiprocessors) {
+  const auto in = run.operands<OpCode::linear_silu_and_mul_quantize_blocks>();
+  const Tensor& weight = in["weight"];
+  const Tensor product =
+      run.executor.allocate({weight.dtype(), {in["x"].size(0), weight.size(0) / 2}});
+  launch_silu_and_mul(run,
+                      {.x = in["x"], .weight = weight, .out = product, .bias = in["bias"]},
+                      num_multiprocessors);
+  return launch_quantize_blocks(run.stream, run.kernels, product, run.out[0]);
+}
+
+bool launch_experts(const OpRun& run, int num_multiprocessors) {
+  const auto in = run.operands<OpCode::expert_linear>();
+  const Tensor& experts = in["experts"];
+  const Tensor& out = run.out[0];
+  REPRISE_ASSERT(experts.is_dense() && out.size(1) % kPanelColumns == 0,
+                 "expert_linear: {} outputs of an expert are not whole panels",
+                 out.size(1));
+  PackedExpertArguments arguments = {
+      .linear =
+          arguments_of({.x = in["x"], .weight = in["weight"], .out = out, .bias = in["bias"]}),
+      .experts = experts.data_as<int32_t>(),
+      .rows_per_x = in["x"].size(0) == experts.size(0) ? experts.size(1) : 1};
+  arguments.linear.of.product.rows = out.size(0);
+  const device::Kernel& kernel = packed_expert_linear_kernel();
+  return launch(
+      run.stream,
+      kernel,
+      blocks_of(kernel, out.size(1) / kPanelColumns * out.size(0), num_multiprocessors),
+      arguments,
+      std::array{
+          writes(out), reads(in["x"]), reads(in["weight"]), reads(in["bias"]), reads(experts)});
+}
+
+[[noreturn]] void refuse(const OpRun& run) {
+  throw InvalidArgument(fmt::format("{}: {} has no kernel for a weight of {}",
+                                    op_name(run.call.code),
+                                    run.stream.device().name(),
+                                    run.in[1].type().to_string()));
+}
+
+}  // namespace
+
+bool launch_packed_product(const OpRun& run, int num_multiprocessors) {
+  if (run.in[1].layout().family != WeightFamily::block_panels) refuse(run);
+  switch (run.call.code) {
+    case OpCode::linear: {
+      const auto in = run.operands<OpCode::linear>();
+      return launch_linear(
+          run,
+          packed_linear_kernels(),
+          {.x = in["x"], .weight = in["weight"], .out = run.out[0], .bias = in["bias"]},
+          num_multiprocessors);
+    }
+    case OpCode::linear_add: {
+      const auto in = run.operands<OpCode::linear_add>();
+      return launch_linear(run,
+                           packed_linear_kernels(),
+                           {.x = in["x"],
+                            .weight = in["weight"],
+                            .out = run.out[0],
+                            .bias = in["bias"],
+                            .residual = in["residual"]},
+                           num_multiprocessors);
+    }
+    case OpCode::linear_silu_and_mul: {
+      const auto in = run.operands<OpCode::linear_silu_and_mul>();
+      return launch_silu_and_mul(
+          run,
+          {.x = in["x"], .weight = in["weight"], .out = run.out[0], .bias = in["bias"]},
+          num_multiprocessors);
+    }
+    case OpCode::linear_silu_and_mul_quantize_blocks:
+      return launch_silu_and_mul_quantize_blocks(run, num_multiprocessors);
+    case OpCode::lm_head: {
+      const auto in = run.operands<OpCode::lm_head>();
+      return launch_linear(
+          run,
+          packed_linear_kernels(),
+          {.x = in["x"], .weight = in["weight"], .out = run.out[0], .num_rows = in["num_rows"]},
+          num_multiprocessors);
+    }
+    case OpCode::expert_linear:
+      return launch_experts(run, num_multiprocessors);
+    default:
+      refuse(run);
+  }
+}
+
+}  // namespace reprise::kernels::cuda

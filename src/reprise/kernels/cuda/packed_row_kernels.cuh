@@ -1,0 +1,145 @@
+#pragma once
+
+#include "reprise/kernels/cuda/packed_codes.cuh"
+#include "reprise/kernels/cuda/row_kernels.cuh"
+#include "reprise/kernels/embedding/embedding_arguments.h"
+#include "reprise/kernels/quantize_blocks/quantize_blocks_arguments.h"
+
+// Rows that are quantised in blocks, and rows of packed tables, with the arguments of the CPU
+// kernels of the same names.
+namespace reprise::kernels::cuda {
+
+/// To the nearest integer, of equal distances to the even one. \pre |x| < 2^22
+REPRISE_DEVICE float nearest(float x) {
+  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: the sum has no bits for fractions
+  return (x + kShift) - kShift;
+}
+
+/// Four lanes quantise a block of 32 elements together; a lane has eight. All lanes of a warp must
+/// call this. `is_there`: whether the lanes have a block.
+REPRISE_DEVICE void quantize_eight(const float (&values)[kColumns],
+                                   ActivationBlock* out,
+                                   bool is_there) {
+  const int member = lane_index() % 4;
+  uint32_t largest = 0;
+  for (float value : values) {
+    const uint32_t magnitude = bits_of(value) & 0x7fffffffU;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  for (int mask = 1; mask < 4; mask *= 2) {
+    const uint32_t other = bits_of(shuffle_xor(float_of(largest), mask));
+    largest = other > largest ? other : largest;
+  }
+  const float magnitude = float_of(largest);
+  const float inverse = magnitude > 0 ? 127.0F / magnitude : 0.0F;
+  uint32_t words[2] = {};
+  float sum = 0;
+  for (int i = 0; i < kColumns; ++i) {
+    // A NaN or an infinity gets the code 0; the scale of its block is no number.
+    float code = nearest(values[i] * inverse);
+    code = code >= -127.0F ? code : (code == code ? -127.0F : 0.0F);
+    code = code <= 127.0F ? code : 127.0F;
+    sum += code;
+    words[i / 4] |= (static_cast<uint32_t>(static_cast<int32_t>(code)) & 0xffU) << (i % 4 * 8);
+  }
+  sum += shuffle_xor(sum, 1);
+  if (!is_there) return;
+  auto* codes = reinterpret_cast<uint32_t*>(out->codes) + 2 * member;
+  codes[0] = words[0];
+  codes[1] = words[1];
+  if (member == 0) out->scale = magnitude / 127.0F;
+  if (member % 2 == 0) out->sums[member / 2] = static_cast<int16_t>(sum);
+}
+
+/// Quantises a row, by all threads of a team. `values_of(column, values)` gives eight elements.
+template <typename ValuesOf>
+REPRISE_DEVICE void quantize_row(int64_t width,
+                                 ActivationBlock* out,
+                                 const Team& team,
+                                 const ValuesOf& values_of) {
+  const int64_t step = int64_t{team.size} * kColumns;
+  // Lanes of a warp stay together, because they exchange values.
+  const int64_t warp_first = int64_t{team.rank / kWarpSize * kWarpSize} * kColumns;
+  for (int64_t begin = warp_first; begin < width; begin += step) {
+    const int64_t column = begin + int64_t{lane_index()} * kColumns;
+    const bool is_there = column < width;
+    float values[kColumns] = {};
+    if (is_there) values_of(column, values);
+    quantize_eight(values, out + column / kPanelBlock, is_there);
+  }
+}
+
+template <typename T>
+REPRISE_DEVICE void quantize_blocks(const QuantizeBlocksArguments& a) {
+  const int64_t width = a.tiles.width;
+  for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
+    const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
+    ActivationBlock* out = a.out + row * (width / kPanelBlock);
+    quantize_row(width, out, team, [&](int64_t column, float (&values)[kColumns]) {
+      load_columns(x + column, kColumns, values);
+    });
+  });
+}
+
+template <typename T>
+REPRISE_DEVICE void rms_norm_quantize_blocks(const QuantizeBlocksArguments& a) {
+  const int64_t width = a.tiles.width;
+  for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
+    const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
+    const T* weight = static_cast<const T*>(a.weight);
+    ActivationBlock* out = a.out + row * (width / kPanelBlock);
+    const float scale = rms_norm_scale(x, width, a.epsilon, team);
+    quantize_row(width, out, team, [&](int64_t column, float (&values)[kColumns]) {
+      float weights[kColumns];
+      load_columns(x + column, kColumns, values);
+      load_columns(weight + column, kColumns, weights);
+      for (int i = 0; i < kColumns; ++i) values[i] = rounded<T>(values[i] * scale * weights[i]);
+    });
+  });
+}
+
+/// Writes groups `member` and 4 + `member` of a block of one column.
+template <typename T, PanelFormat kFormat>
+REPRISE_DEVICE void dequantize_groups(
+    const char* head, const char* block, int column, int member, T* out) {
+  constexpr CodeTraits kTraits = code_traits(kFormat);
+  const BlockCodes codes = load_block<kFormat>(head, block, column / 2, member);
+  const int side = column % 2;
+  for (int group = 0; group < 2; ++group) {
+    const int half = kTraits.has_halves ? group : 0;
+    const float scale = side == 0 ? codes.scale[half][0] : codes.scale[half][1];
+    const float least = side == 0 ? codes.least[half][0] : codes.least[half][1];
+    const uint32_t word = side == 0 ? codes.codes[2 * group] : codes.codes[2 * group + 1];
+    for (int i = 0; i < 4; ++i) {
+      const auto code = static_cast<float>(static_cast<int8_t>(word >> (8 * i)));
+      put(out + (4 * group + member) * 4 + i, multiply_add(scale, code, least));
+    }
+  }
+}
+
+template <typename T>
+REPRISE_DEVICE void block_embedding(const EmbeddingArguments& a) {
+  const RowTile tile = row_tile(a.tiles, block_index());
+  for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
+    T* out = static_cast<T*>(a.out) + row * a.tiles.width;
+    const int64_t id = a.ids[row];
+    if (id < 0 || id >= a.table_rows) {
+      for (int64_t i = thread_index(); i < a.tiles.width; i += num_threads()) put(out + i, 0.0F);
+      continue;
+    }
+    const WeightPanel panel = find_panel_of_column(a.table, id);
+    const int column = static_cast<int>(id - panel.column);
+    // Four threads have a block.
+    for (int i = thread_index(); i < static_cast<int>(a.tiles.width / 8); i += num_threads()) {
+      const int block = i / 4;
+      const char* head = panel.bytes + block / panel.super_blocks * panel.super_bytes();
+      const char* codes = head + panel.head_bytes + block % panel.super_blocks * panel.block_bytes;
+      with_format(panel.format, [&](auto format) {
+        dequantize_groups<T, decltype(format)::kFormat>(
+            head, codes, column, i % 4, out + block * kPanelBlock);
+      });
+    }
+  }
+}
+
+}  // namespace reprise::kernels::cuda
