@@ -135,8 +135,10 @@ bool CudaExecutor::launch_product(const OpRun& run) {
 }
 
 bool CudaExecutor::launch_packed(const OpRun& run) {
-  return launch_packed_product(
-      run, static_cast<CudaExecutor&>(run.executor).options_.num_multiprocessors);
+  const auto& executor = static_cast<CudaExecutor&>(run.executor);
+  return launch_packed_product(run,
+                               {.num_multiprocessors = executor.options_.num_multiprocessors,
+                                .library = executor.gemm_.get()});
 }
 
 bool CudaExecutor::launch_experts(const OpRun& run) {

@@ -117,6 +117,13 @@ PackedKernels packed_linear_silu_and_mul_kernels() {
 
 const Kernel& packed_expert_linear_kernel() { return packed_expert_linear; }
 
+ExpandKernels expand_kernels(DType dtype) {
+  return pick<ExpandKernels>(dtype,
+                             {&expand_panels_f32, &dequantize_rows_f32},
+                             {&expand_panels_bf16, &dequantize_rows_bf16},
+                             {&expand_panels_f16, &dequantize_rows_f16});
+}
+
 AttentionPathKernels attention_kernels(DType dtype) {
   return pick<AttentionPathKernels>(
       dtype,

@@ -61,6 +61,13 @@ struct PackedKernels {
 [[nodiscard]] PackedKernels packed_linear_kernels();
 [[nodiscard]] PackedKernels packed_linear_silu_and_mul_kernels();
 [[nodiscard]] const device::Kernel& packed_expert_linear_kernel();
+/// What turns packed weights and quantised rows into numbers. \throws InvalidArgument when `dtype`
+/// is not a float type
+struct ExpandKernels {
+  const device::Kernel* panels;
+  const device::Kernel* rows;
+};
+[[nodiscard]] ExpandKernels expand_kernels(DType dtype);
 
 /// One launch after the other; see sampling_kernels.cuh.
 struct SamplingKernels {

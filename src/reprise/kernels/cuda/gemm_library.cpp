@@ -67,8 +67,13 @@ bool GemmLibrary::multiply(const Tensor& x,
   if (!is_aligned_for_cublas(x) || !is_aligned_for_cublas(weight) || !is_aligned_for_cublas(bias) ||
       !is_aligned_for_cublas(out))
     return false;
-  Plan& plan =
-      plan_of({weight.size(0), x.size(1), x.stride(0), x.dtype(), out.dtype(), bias.defined()});
+  Plan& plan = plan_of({weight.size(0),
+                        x.size(1),
+                        x.stride(0),
+                        out.stride(0),
+                        x.dtype(),
+                        out.dtype(),
+                        bias.defined()});
   const int power = std::bit_width(static_cast<uint64_t>(num_rows - 1));
   if (power > kLastPower) return false;
   Algorithm& algorithm = plan.algorithms.at(static_cast<size_t>(power - kFirstPower));
@@ -145,7 +150,7 @@ GemmLibrary::Plan& GemmLibrary::plan_of(const Shape& shape) {
 // The library's matrices are column-major, so the rows of out in memory are its transpose
 // [columns, rows]. The transposed weight is therefore the left operand and x the right one.
 void GemmLibrary::describe(const Shape& shape, Plan& plan) const {
-  const auto& [columns, depth, x_stride, type, out_type, has_bias] = shape;
+  const auto& [columns, depth, x_stride, out_stride, type, out_type, has_bias] = shape;
   check(api_.matmul_desc_create(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
@@ -163,7 +168,7 @@ void GemmLibrary::describe(const Shape& shape, Plan& plan) const {
         "cublasLtMatrixLayoutCreate");
   check(api_.matrix_layout_create(&plan.x, data_type(type), u(depth), kAnyRows, x_stride),
         "cublasLtMatrixLayoutCreate");
-  check(api_.matrix_layout_create(&plan.out, data_type(out_type), u(columns), kAnyRows, columns),
+  check(api_.matrix_layout_create(&plan.out, data_type(out_type), u(columns), kAnyRows, out_stride),
         "cublasLtMatrixLayoutCreate");
 }
 

@@ -42,7 +42,7 @@ class GemmLibrary {
   [[nodiscard]] bool multiply(const Tensor& x,       // [num_tokens, in], rows may be strided
                               const Tensor& weight,  // [out, in]
                               const Tensor& bias,    // [out] or undefined
-                              const Tensor& out);    // [num_tokens, out], dense
+                              const Tensor& out);    // [num_tokens, out], rows may be strided
 
   /// The scratch memory of all products.
   [[nodiscard]] device::BufferView workspace() const noexcept { return workspace_.view(); }
@@ -54,9 +54,9 @@ class GemmLibrary {
   static constexpr int kLastDividedPower = 7;  // up to 128 rows
   static constexpr int kLastPower = 16;
 
-  // The key for all numbers of rows: columns, depth, stride of x, types of x and out, whether with
-  // bias.
-  using Shape = std::tuple<int64_t, int64_t, int64_t, DType, DType, bool>;
+  // The key for all numbers of rows: columns, depth, strides of x and out, types of x and out,
+  // whether with bias.
+  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, DType, DType, bool>;
   struct Algorithm {
     cublasLtMatmulAlgo_t algorithm{};
     bool is_possible = false;

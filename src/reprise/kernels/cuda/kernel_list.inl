@@ -125,6 +125,8 @@
   REPRISE_CUDA_FLOAT_KERNELS(X, quantize_blocks, QuantizeBlocksArguments, 256, 0)           \
   REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm_quantize_blocks, QuantizeBlocksArguments, 256, 64) \
   REPRISE_CUDA_FLOAT_KERNELS(X, block_embedding, EmbeddingArguments, 256, 0)                \
+  REPRISE_CUDA_FLOAT_KERNELS(X, expand_panels, ExpandPanelsArguments, 256, 0)               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, dequantize_rows, DequantizeRowsArguments, 256, 0)           \
   X(packed_expert_linear,                                                                   \
     PackedExpertArguments,                                                                  \
     256,                                                                                    \

@@ -27,6 +27,22 @@ struct alignas(16) PackedExpertArguments {
   int64_t rows_per_x;
 };
 
+/// Rows [first, first + count) of a weight in blocks as numbers: out[count, depth].
+struct alignas(16) ExpandPanelsArguments {
+  const void* weight;  // begins with a PanelHeader
+  void* out;
+  int64_t first;
+  int64_t count;
+};
+
+/// Rows of ActivationBlock as numbers.
+struct alignas(16) DequantizeRowsArguments {
+  const void* x;
+  void* out;  // [rows, blocks * 32]
+  int64_t rows;
+  int64_t blocks;
+};
+
 // The warps of a block divide the depth. A warp copies one chunk of a panel after the other to
 // shared memory, together with the same chunk of the rows.
 inline constexpr int kPackedChunkBlocks = 4;

@@ -6,11 +6,14 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/kernels/add/add.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
+#include "reprise/kernels/cuda/packed_expand.h"
 #include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks.h"
+#include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/op_table.h"
 
 namespace reprise::kernels::cuda {
@@ -77,16 +80,16 @@ PackedLinearArguments arguments_of(const PackedCall& call) {
 int64_t most_panels(int64_t outputs) { return num_panels(outputs) + PanelHeader::kMaxParts - 1; }
 
 /// As many blocks as multiprocessors have room for, by the shared memory that they need.
-uint32_t blocks_of(const device::Kernel& kernel, int64_t items, int num_multiprocessors) {
+uint32_t blocks_of(const device::Kernel& kernel, int64_t items, const PackedMachine& machine) {
   constexpr uint32_t kSharedBytes = 100 << 10;  // of one of two blocks on a multiprocessor
   const int blocks = kernel.cuda.shared_bytes <= kSharedBytes ? kBlocksOfProducts : 1;
-  return static_cast<uint32_t>(std::min(items, int64_t{blocks} * num_multiprocessors));
+  return static_cast<uint32_t>(std::min(items, int64_t{blocks} * machine.num_multiprocessors));
 }
 
 bool launch_linear(const OpRun& run,
                    const PackedKernels& kernels,
                    const PackedCall& call,
-                   int num_multiprocessors) {
+                   const PackedMachine& machine) {
   if (call.residual.defined()) require_dense_rows(call.residual, "linear");
   const PackedLinearArguments arguments = arguments_of(call);
   const int64_t rows = call.x.size(0);
@@ -96,7 +99,7 @@ bool launch_linear(const OpRun& run,
   const int64_t row_tiles = ceil_div(rows, (is_few ? 1 : 2) * kFragmentRows);
   return launch(run.stream,
                 kernel,
-                blocks_of(kernel, most_panels(call.out.size(1)) * row_tiles, num_multiprocessors),
+                blocks_of(kernel, most_panels(call.out.size(1)) * row_tiles, machine),
                 arguments,
                 std::array{writes(call.out),
                            reads(call.x),
@@ -106,23 +109,55 @@ bool launch_linear(const OpRun& run,
                            reads(call.num_rows)});
 }
 
-bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, int num_multiprocessors) {
-  return launch_linear(run, packed_linear_silu_and_mul_kernels(), call, num_multiprocessors);
+/// A product of many rows by the library; undefined where it does not compute it. `dtype` is that
+/// of the result.
+Tensor expanded_product(const OpRun& run,
+                        const PackedCall& call,
+                        DType dtype,
+                        const PackedMachine& machine) {
+  const int64_t rows = call.x.size(0);
+  if (machine.library == nullptr || rows < kFewestExpandedRows) return {};
+  Tensor product = run.executor.allocate({dtype, {rows, call.weight.size(0)}});
+  const bool is_done =
+      multiply_expanded(run.executor, *machine.library, call.x, call.weight, call.bias, product);
+  return is_done ? product : Tensor{};
+}
+
+/// A product with a sum or without.
+bool launch_whole(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  if (call.residual.defined()) {
+    const Tensor product = expanded_product(run, call, call.weight.dtype(), machine);
+    if (product.defined()) {
+      return launch_add(run.stream, run.kernels, call.residual, product, call.out);
+    }
+  } else if (machine.library != nullptr && call.x.size(0) >= kFewestExpandedRows &&
+             multiply_expanded(
+                 run.executor, *machine.library, call.x, call.weight, call.bias, call.out)) {
+    return true;
+  }
+  return launch_linear(run, packed_linear_kernels(), call, machine);
+}
+
+bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  const Tensor product = expanded_product(run, call, call.weight.dtype(), machine);
+  if (product.defined()) {
+    return kernels::launch_silu_and_mul(run.stream, run.kernels, product, call.out);
+  }
+  return launch_linear(run, packed_linear_silu_and_mul_kernels(), call, machine);
 }
 
 /// Two launches: the result of the product is stored in memory of the pool.
-bool launch_silu_and_mul_quantize_blocks(const OpRun& run, int num_multiprocessors) {
+bool launch_silu_and_mul_quantize_blocks(const OpRun& run, const PackedMachine& machine) {
   const auto in = run.operands<OpCode::linear_silu_and_mul_quantize_blocks>();
   const Tensor& weight = in["weight"];
   const Tensor product =
       run.executor.allocate({weight.dtype(), {in["x"].size(0), weight.size(0) / 2}});
-  launch_silu_and_mul(run,
-                      {.x = in["x"], .weight = weight, .out = product, .bias = in["bias"]},
-                      num_multiprocessors);
+  launch_silu_and_mul(
+      run, {.x = in["x"], .weight = weight, .out = product, .bias = in["bias"]}, machine);
   return launch_quantize_blocks(run.stream, run.kernels, product, run.out[0]);
 }
 
-bool launch_experts(const OpRun& run, int num_multiprocessors) {
+bool launch_experts(const OpRun& run, const PackedMachine& machine) {
   const auto in = run.operands<OpCode::expert_linear>();
   const Tensor& experts = in["experts"];
   const Tensor& out = run.out[0];
@@ -139,7 +174,7 @@ bool launch_experts(const OpRun& run, int num_multiprocessors) {
   return launch(
       run.stream,
       kernel,
-      blocks_of(kernel, out.size(1) / kPanelColumns * out.size(0), num_multiprocessors),
+      blocks_of(kernel, out.size(1) / kPanelColumns * out.size(0), machine),
       arguments,
       std::array{
           writes(out), reads(in["x"]), reads(in["weight"]), reads(in["bias"]), reads(experts)});
@@ -154,47 +189,44 @@ bool launch_experts(const OpRun& run, int num_multiprocessors) {
 
 }  // namespace
 
-bool launch_packed_product(const OpRun& run, int num_multiprocessors) {
+bool launch_packed_product(const OpRun& run, const PackedMachine& machine) {
   if (run.in[1].layout().family != WeightFamily::block_panels) refuse(run);
   switch (run.call.code) {
     case OpCode::linear: {
       const auto in = run.operands<OpCode::linear>();
-      return launch_linear(
+      return launch_whole(
           run,
-          packed_linear_kernels(),
           {.x = in["x"], .weight = in["weight"], .out = run.out[0], .bias = in["bias"]},
-          num_multiprocessors);
+          machine);
     }
     case OpCode::linear_add: {
       const auto in = run.operands<OpCode::linear_add>();
-      return launch_linear(run,
-                           packed_linear_kernels(),
-                           {.x = in["x"],
-                            .weight = in["weight"],
-                            .out = run.out[0],
-                            .bias = in["bias"],
-                            .residual = in["residual"]},
-                           num_multiprocessors);
+      return launch_whole(run,
+                          {.x = in["x"],
+                           .weight = in["weight"],
+                           .out = run.out[0],
+                           .bias = in["bias"],
+                           .residual = in["residual"]},
+                          machine);
     }
     case OpCode::linear_silu_and_mul: {
       const auto in = run.operands<OpCode::linear_silu_and_mul>();
       return launch_silu_and_mul(
           run,
           {.x = in["x"], .weight = in["weight"], .out = run.out[0], .bias = in["bias"]},
-          num_multiprocessors);
+          machine);
     }
     case OpCode::linear_silu_and_mul_quantize_blocks:
-      return launch_silu_and_mul_quantize_blocks(run, num_multiprocessors);
+      return launch_silu_and_mul_quantize_blocks(run, machine);
     case OpCode::lm_head: {
       const auto in = run.operands<OpCode::lm_head>();
-      return launch_linear(
+      return launch_whole(
           run,
-          packed_linear_kernels(),
           {.x = in["x"], .weight = in["weight"], .out = run.out[0], .num_rows = in["num_rows"]},
-          num_multiprocessors);
+          machine);
     }
     case OpCode::expert_linear:
-      return launch_experts(run, num_multiprocessors);
+      return launch_experts(run, machine);
     default:
       refuse(run);
   }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/packed_expand.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
 #include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/packed_weights.h"
@@ -265,6 +265,66 @@ TEST_P(CudaPacked, quantises_with_the_bits_of_the_cpu) {
     attributes.epsilon = 1e-6F;
     expect_same_bits(run(OpCode::rms_norm_quantize_blocks, {x, weight}, attributes),
                      quantized(run(OpCode::rms_norm, {x, weight}, attributes)));
+  }
+}
+
+// Many rows: weight and rows become numbers, which the library multiplies.
+TEST_P(CudaPacked, expands_weights_in_pieces_for_the_library) {
+  if (machine_.is_real()) GTEST_SKIP() << "the fake counts products";
+  GemmLibrary library(machine_.cublas_lt().api(),
+                      dynamic_cast<device::cuda::CudaStream&>(*stream_));
+  const Tensor weight = random_weight({{.format = PanelFormat::q4_k, .columns = 40},
+                                       {.format = PanelFormat::q8_0, .columns = 56},
+                                       {.format = PanelFormat::q6_k, .columns = 64}},
+                                      256);
+  for (const int64_t rows : {65, 70}) {
+    const Tensor q = quantized(random({rows, 256}));
+    const Tensor bias = random({160});
+    const Tensor want = make({rows, 160}, DType::f32);
+    linear_ref(q, weight, bias, want);
+    // Weight and rows are rounded to the type of the model.
+    const double noise = 1e-4 + 400 * unit();
+    for (const int64_t piece : {int64_t{1}, 48 * 256 * int64_t{4}, kExpandedBytes}) {
+      const uint64_t before = machine_.cublas_lt().num_products();
+      const Tensor out = make({rows, 160});
+      ASSERT_TRUE(multiply_expanded(executor_, library, q, weight, bias, out, piece));
+      stream_->synchronize();
+      const uint64_t columns = piece == 1                ? 16
+                               : piece == kExpandedBytes ? 160
+                                                         : 48 * 4 / dtype_bytes(dtype());
+      EXPECT_EQ(machine_.cublas_lt().num_products() - before, (160 + columns - 1) / columns);
+      expect_close(out, want, noise);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(CudaPacked, products_of_many_rows_are_the_librarys) {
+  if (machine_.is_real()) GTEST_SKIP() << "the fake counts products";
+  CudaExecutor executor(
+      *stream_, *pool_, {.num_multiprocessors = 4, .cublas_lt = &machine_.cublas_lt().api()});
+  const PanelPart half = {.format = PanelFormat::q4_0, .columns = 48};
+  const Tensor weight = random_weight({half, half}, 64);
+  const double noise = 1e-4 + 24 * unit();
+  for (const int64_t rows : {64, 65}) {
+    const Tensor q = quantized(random({rows, 64}));
+    const Tensor residual = random({rows, 96});
+    const Tensor few = run(OpCode::linear_add, {q, weight, {}, residual});
+    const Tensor gated = run(OpCode::linear_silu_and_mul, {q, weight, {}});
+    const uint64_t before = machine_.cublas_lt().num_products();
+    const auto run_with_library = [&](OpCode code, std::vector<Tensor> inputs) {
+      std::array<Tensor, 1> outputs;
+      inputs.resize(definition_of(code).rule.operands.size);
+      executor.execute({.code = code}, inputs, outputs);
+      stream_->synchronize();
+      return outputs[0];
+    };
+    expect_close(run_with_library(OpCode::linear_add, {q, weight, {}, residual}), few, noise);
+    expect_close(run_with_library(OpCode::linear_silu_and_mul, {q, weight}), gated, 10 * noise);
+    const Tensor all = ints({1}, {static_cast<int32_t>(rows)});
+    const Tensor logits = run(OpCode::lm_head, {q, weight, all});
+    expect_close(run_with_library(OpCode::lm_head, {q, weight, all}), logits, noise);
+    EXPECT_EQ(machine_.cublas_lt().num_products() - before, rows == 64 ? 0U : 3U);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reprise/kernels/cuda/packed_arguments.h"
 #include "reprise/kernels/cuda/packed_codes.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/embedding/embedding_arguments.h"
@@ -139,6 +140,47 @@ REPRISE_DEVICE void block_embedding(const EmbeddingArguments& a) {
             head, codes, column, i % 4, out + block * kPanelBlock);
       });
     }
+  }
+}
+
+/// A block of the grid has a panel. Its warps expand one block of 32 elements after the other, all
+/// columns of it at once.
+template <typename T>
+REPRISE_DEVICE void expand_panels(const ExpandPanelsArguments& a) {
+  const auto* header = static_cast<const PanelHeader*>(a.weight);
+  if (block_index() >= header->panels) return;
+  const WeightPanel panel = find_panel(a.weight, block_index());
+  const int pair = lane_index() / 4;
+  const int member = lane_index() % 4;
+  const auto blocks = static_cast<int>(header->depth / kPanelBlock);
+  for (int b = warp_index(); b < blocks; b += num_warps()) {
+    const char* head = panel.bytes + b / panel.super_blocks * panel.super_bytes();
+    const char* codes = head + panel.head_bytes + b % panel.super_blocks * panel.block_bytes;
+    REPRISE_UNROLL
+    for (int side = 0; side < 2; ++side) {
+      const int column = 2 * pair + side;
+      const int64_t row = panel.column + column - a.first;
+      if (column >= panel.columns || row < 0 || row >= a.count) continue;
+      T* out = static_cast<T*>(a.out) + row * header->depth + int64_t{b} * kPanelBlock;
+      with_format(panel.format, [&](auto format) {
+        dequantize_groups<T, decltype(format)::kFormat>(head, codes, column, member, out);
+      });
+    }
+  }
+}
+
+template <typename T>
+REPRISE_DEVICE void dequantize_rows(const DequantizeRowsArguments& a) {
+  const int64_t count = a.rows * a.blocks * 4;  // a thread has eight elements
+  const int64_t step = int64_t{grid_size()} * num_threads();
+  for (int64_t i = int64_t{block_index()} * num_threads() + thread_index(); i < count; i += step) {
+    const auto& block = static_cast<const ActivationBlock*>(a.x)[i / 4];
+    const auto member = static_cast<int>(i % 4);
+    float values[kColumns];
+    for (int j = 0; j < kColumns; ++j) {
+      values[j] = block.scale * static_cast<float>(block.codes[kColumns * member + j]);
+    }
+    store_columns(static_cast<T*>(a.out) + i * kColumns, kColumns, values);
   }
 }
 
