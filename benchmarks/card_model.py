@@ -2,8 +2,10 @@
 """Predicts the time of a decode step on an H200, node by node, so that a change of CUDA kernels can be judged without a card.
 
     card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped] [--attention own|roof]
+                              [--weights bfloat16|int4_g128|q4_k|...]
 
-CONFIG.JSON is the configuration of a dense model in bfloat16. `own` and `library` are the kernels as measured on an H200
+CONFIG.JSON is the configuration of a dense model. --weights says how the matrices of its layers are stored; the head is bfloat16.
+No card has run packed products: their times are those of bfloat16 with fewer bytes, or of the instructions that they need. `own` and `library` are the kernels as measured on an H200
 (results/2026-11-28-h200.json); `overlapped` is a chain of kernels that only read, where each starts before the one before has
 ended, so no product can be faster. `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
 predictions are from what was measured. Uses only Python's standard library.
@@ -19,6 +21,14 @@ NODE_US = 0.7  # from the end of a kernel to the start of the next one in the sa
 LEAST_NODE_US = 0.74  # of a chain whose kernels overlap
 NORM_US = 1.0  # the norm in front of a product; chosen so that a step takes as long as was measured at 1B and 8B
 BYTES = 2  # bfloat16
+# Bytes of an element: those of a column of a panel (src/reprise/tensor/codec_list.inl).
+CODECS = {"bfloat16": 2, "q8_0": 34 / 32, "q6_k": 210 / 256, "q4_k": 148 / 256, "q4_0": 18 / 32, "int4_g128": 67 / 128, "int4_g32": 19 / 32,
+          "mxfp4": 17 / 32, "nvfp4": 84 / 128}
+BLOCK = 512  # elements of a packed weight that a warp multiplies at once, with up to eight rows
+INSTRUCTIONS_OF_BLOCK = 45  # counted in the source: copies, codes, scales, one product of the tensor cores, sums
+INSTRUCTIONS_PER_US = 132 * 2.8 * 1750  # multiprocessors, instructions of a clock (of 4), clocks
+SMALL_NODE_US = 2.0  # a norm, a quantisation or a rotation of few rows
+SMALL_NODES = 5  # of a layer with packed weights: two norms that quantise, two quantisations, rope with the cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +43,12 @@ class ProductKernel:
     bandwidth: float
     more_per_row: float
 
-    def us(self, rows, outputs, depth):
-        megabytes = outputs * depth * BYTES / 1e6
-        return self.start_us + self.us_per_1000_deep * depth / 1000 + megabytes / self.bandwidth * (1 + self.more_per_row * (rows - 1))
+    def us(self, rows, outputs, depth, bytes_of_element=BYTES):
+        megabytes = outputs * depth * bytes_of_element / 1e6
+        read_us = megabytes / self.bandwidth * (1 + self.more_per_row * (rows - 1))
+        if bytes_of_element != BYTES and self is PRODUCTS["own"]:
+            read_us = max(read_us, outputs * depth / BLOCK * INSTRUCTIONS_OF_BLOCK / INSTRUCTIONS_PER_US)
+        return self.start_us + self.us_per_1000_deep * depth / 1000 + read_us
 
 
 PRODUCTS = {
@@ -61,15 +74,15 @@ def roof_attention_us(requests, context, kv_heads, head_dim):
     return requests * context * kv_heads * head_dim * 2 * BYTES / 1e6 / BANDWIDTH
 
 
-def nodes_of(config, requests, context, products, attention):
+def nodes_of(config, requests, context, products, attention, weights="bfloat16"):
     """(name, how many in a step, us of one, MB that one must read) in the order of a step."""
     hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim") or hidden // heads
     kernel = PRODUCTS[products]
 
-    def product(name, count, outputs, depth):
-        return name, count, kernel.us(requests, outputs, depth), outputs * depth * BYTES / 1e6
+    def product(name, count, outputs, depth, size=CODECS[weights]):
+        return name, count, kernel.us(requests, outputs, depth, size), outputs * depth * size / 1e6
 
     cache = requests * context * kv_heads * head_dim * 2 * BYTES / 1e6
     us = own_attention_us(requests, context, kv_heads) if attention == "own" else roof_attention_us(requests, context, kv_heads, head_dim)
@@ -79,15 +92,19 @@ def nodes_of(config, requests, context, products, attention):
         product("o", layers, hidden, heads * head_dim),
         product("gate_up", layers, 2 * inner, hidden),
         product("down", layers, hidden, inner),
-        product("head", 1, config["vocab_size"], hidden),
+        product("head", 1, config["vocab_size"], hidden, BYTES),
         ("others", 2, 2.0, 0.0),  # the embedding and the last norm
+        ("quantise", 0 if weights == "bfloat16" else SMALL_NODES * layers, SMALL_NODE_US, 0.0),
     ]
 
 
 def step_us(nodes, products):
     if products == "overlapped":
         return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
-    return sum(count * (us + NODE_US + (NORM_US if name in ("qkv", "gate_up") else 0)) for name, count, us, _ in nodes)
+    # The norms of packed products are nodes of their own.
+    has_norms = all(count == 0 for name, count, _, _ in nodes if name == "quantise")
+    normed = ("qkv", "gate_up") if has_norms else ()
+    return sum(count * (us + NODE_US + (NORM_US if name in normed else 0)) for name, count, us, _ in nodes)
 
 
 def main():
@@ -97,10 +114,11 @@ def main():
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--products", choices=PRODUCTS, default="own")
     parser.add_argument("--attention", choices=("own", "roof"), default="own")
+    parser.add_argument("--weights", choices=CODECS, default="bfloat16")
     options = parser.parse_args()
     with open(options.config, encoding="utf-8") as file:
         config = json.load(file)
-    nodes = nodes_of(config, options.requests, options.context, options.products, options.attention)
+    nodes = nodes_of(config, options.requests, options.context, options.products, options.attention, options.weights)
     print("| node | of a step | us of one | us of all | least us of all |\n|---|---:|---:|---:|---:|")
     for name, count, us, megabytes in nodes:
         print(f"| {name} | {count} | {us:.1f} | {count * us:.0f} | {count * megabytes / BANDWIDTH:.0f} |")

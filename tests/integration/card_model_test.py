@@ -69,6 +69,21 @@ class CardModel(unittest.TestCase):
             for us in measured:
                 self.assertAlmostEqual(predicted / us, 1, delta=0.1, msg=shape)
 
+    def test_packed_products_read_the_bytes_of_their_codec_and_are_bound_by_instructions_where_these_take_longer(self):
+        nodes_of, own = self.model.nodes_of, self.model.PRODUCTS["own"]
+        shape = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+                 "num_key_value_heads": 4, "vocab_size": 152064}
+        megabytes = {name: size for name, _, _, size in nodes_of(shape, 1, 256, "own", "own", "int4_g128")}
+        self.assertAlmostEqual(megabytes["gate_up"], 2 * 18944 * 3584 * (16 * 4 + 3) / 128 / 1e6)
+        self.assertAlmostEqual(megabytes["head"], 152064 * 3584 * 2 / 1e6)
+        start = own.start_us + own.us_per_1000_deep * 3.584
+        instructions = 37888 * 3584 / 512 * 45 / self.model.INSTRUCTIONS_PER_US
+        self.assertAlmostEqual(own.us(1, 37888, 3584, 67 / 128), start + instructions)
+        self.assertAlmostEqual(own.us(1, 37888, 3584, 34 / 32), start + 37888 * 3584 * 34 / 32 / 1e6 / own.bandwidth)
+        packed, plain = (self.model.step_us(nodes_of(shape, 1, 256, "own", "own", weights), "own")
+                         for weights in ("int4_g128", "bfloat16"))
+        self.assertLess(packed, 0.65 * plain)
+
     def test_nothing_is_faster_than_a_chain_of_kernels_that_only_read(self):
         for row in self.rows["nodes in a chain of kernels that read"]:
             if "kilobytes" not in row:
