@@ -8,6 +8,7 @@ A step takes some tenths of a second here, so requests are few and short. Uses o
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,11 +17,14 @@ import unittest
 from pathlib import Path
 
 import architectures_test
+import gguf_test
 import lora_serve_test
+import quantization_test
 import serve_test
 
 PLUGIN = None
-GOLDENS = Path(__file__).resolve().parent.parent / "goldens"
+SOURCE = Path(__file__).resolve().parents[2]
+GOLDENS = SOURCE / "tests" / "goldens"
 LIMITS = ["--max-num-seqs", "2", "--max-num-batched-tokens", "32", "--max-model-len", "128", "--dtype", "float32"]
 STORY = {"model": serve_test.NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 6}
 
@@ -138,6 +142,41 @@ class CudaProgram(unittest.TestCase):
             done = self.generate(serve_test.BINARY, "--device", "cuda", "--kv-cache-memory-bytes", "4M", *limits, model=model)
             self.assertEqual(done.stdout, expected, golden)
             self.assertIn("on Fake GPU", done.stderr)
+
+    def gptq_checkpoint(self, tools):
+        """The model with the matrices of its layers in four bits, in groups."""
+        checkpoint, tensors = tools.Checkpoint(Path(serve_test.MODEL)), {}
+        for name, entry in checkpoint.tensors.items():
+            values, shape = list(checkpoint.floats(name)), entry["shape"]
+            if ".layers." not in name or len(shape) != 2:
+                tensors[name] = ("F32", shape, struct.pack(f"<{len(values)}f", *values))
+                continue
+            rows = [values[at : at + shape[1]] for at in range(0, len(values), shape[1])]
+            codes, zeros, scales, _ = quantization_test.four_bits(rows)
+            tensors |= quantization_test.gptq_tensors(name.removesuffix(".weight"), codes, zeros, scales)
+        quantization_test.MODEL = serve_test.MODEL
+        writer = quantization_test.Quantization()
+        writer.folder = self.folder
+        method = {"bits": 4, "group_size": quantization_test.GROUP, "quant_method": "gptq", "desc_act": False}
+        return writer.write_folder("gptq", tensors, method)
+
+    def test_packed_checkpoints_generate_what_the_cpu_generates(self):
+        sys.path.insert(0, str(SOURCE / "tools"))
+        import convert_to_gguf
+
+        gguf_test.SOURCE = SOURCE
+        llama = self.folder / "llama"
+        gguf_test.write_random_llama(llama)
+        models = [self.gptq_checkpoint(convert_to_gguf)]
+        for source, form in ((serve_test.MODEL, "q8_0"), (llama, "q4_k"), (llama, "q6_k")):
+            models.append(convert_to_gguf.convert(Path(source), self.folder / f"{form}.gguf", form)[0])
+        for model in models:
+            expected = self.generate(self.cpu_program, "--device", "cpu", model=str(model)).stdout
+            for mode in ("FULL_AND_PIECEWISE", "NONE"):
+                done = self.generate(serve_test.BINARY, "--device", "cuda", "--kv-cache-memory-bytes", "4M", "--compilation-config",
+                                     json.dumps({"cudagraph_mode": mode}), model=str(model))
+                self.assertEqual(done.stdout, expected, model)
+                self.assertIn("on Fake GPU", done.stderr)
 
     def test_an_adapter_answers_as_on_the_cpu(self):
         adapter = lora_serve_test.write_adapter(self.folder / "fox", seed=1)

@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "reprise/weights/convert.h"
+#include "reprise/weights/sources/dummy_weights.h"
+#include "reprise/weights/sources/quantizing_weights.h"
+#include "tests/integration/cuda_engine_machine.h"
+#include "tests/integration/step_outcome.h"
+
+// Whole engines on CUDA whose weights stay packed.
+namespace reprise {
+namespace {
+
+using config::CompilationMode;
+using cudagraph::CudagraphMode;
+using cudagraph::CudagraphRuntimeMode;
+using testing::CudaEngineMachine;
+using testing::describe;
+using testing::expect_same_bits;
+using testing::kHead64Config;
+using testing::Mix;
+using testing::Outcome;
+using testing::relative_distance;
+using testing::run;
+using testing::TestBatch;
+using testing::TinyEngine;
+using testing::TinyEngineOptions;
+using weights::LoadQuantization;
+
+constexpr const char* kMixtureConfig = R"({
+  "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+  "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "norm_topk_prob": true,
+  "vocab_size": 97, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "hidden_act": "silu"})";
+
+/// Dummy weights with matrices so large that the layers' results outweigh the embedding.
+class LoudWeights final : public weights::WeightSource {
+ public:
+  explicit LoudWeights(const weights::WeightSource& source) : source_(source) {}
+  [[nodiscard]] const weights::TensorSpec* find(std::string_view name) const override {
+    return source_.find(name);
+  }
+  [[nodiscard]] std::vector<std::string_view> names() const override { return source_.names(); }
+  [[nodiscard]] std::string description() const override { return source_.description(); }
+  void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override {
+    std::vector<float> values(dst.size() / dtype_bytes(dtype));
+    source_.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+    const bool is_matrix = source_.find(name)->shape.size() >= 2;
+    for (float& value : values) value *= is_matrix ? 8.0F : 1.0F;
+    weights::convert(DType::f32, std::as_bytes(std::span(values)), dtype, dst);
+  }
+
+ private:
+  const weights::WeightSource& source_;
+};
+
+/// A model whose matrices are quantised while loading.
+struct QuantisedModel {
+  QuantisedModel(const char* config, LoadQuantization method)
+      : dummy(weights::parse_model_config(config, "config.json").config, 7),
+        packed(std::make_unique<LoudWeights>(dummy), method) {}
+
+  weights::DummyWeights dummy;
+  weights::QuantizingWeights packed;
+};
+
+TinyEngineOptions options_of(const QuantisedModel& model, const char* config) {
+  return {.mode = CudagraphMode::FULL_AND_PIECEWISE,
+          .max_num_tokens = 16,
+          .max_num_reqs = 4,
+          .config = config,
+          .weights = &model.packed,
+          .weight_families = {WeightFamily::block_panels}};
+}
+
+class CudaPackedEngine
+    : public ::testing::TestWithParam<std::tuple<const char*, LoadQuantization>> {};
+
+TEST_P(CudaPackedEngine, computes_what_the_cpu_computes_from_weights_of_the_packed_size) {
+  const auto [config, method] = GetParam();
+  const QuantisedModel model(config, method);
+  for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CudaEngineMachine machine;
+      TinyEngineOptions options = options_of(model, config);
+      options.level = level;
+      options.dtype = dtype;
+      TinyEngine cpu(options);
+      TinyEngine cuda(machine.options(options));
+      EXPECT_TRUE(cuda.execution().executor().weight_families().has(WeightFamily::block_panels));
+      EXPECT_EQ(cuda.weight_bytes(), cpu.weight_bytes());
+      options.weight_families = {};
+      EXPECT_LT(cuda.weight_bytes(), TinyEngine(options).weight_bytes());
+      cpu.randomize_kv(3);
+      const std::vector<std::byte> kv = cpu.save_kv();
+      for (const Mix mix : {Mix::prefill, Mix::uniform_decode}) {
+        const TestBatch batch(mix, mix == Mix::uniform_decode ? 4 : 11, 4, 5);
+        const cudagraph::Decision eager{.descriptor = {.num_tokens = batch.facts().num_tokens}};
+        const Outcome want = run(cpu, batch, eager, CudagraphRuntimeMode::NONE, kv);
+        const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
+        ASSERT_EQ(want.logits.size(), got.logits.size());
+        // Activations are rounded to 8 bits, so a sum in another order may change a code.
+        EXPECT_LT(relative_distance(got.logits, want.logits), dtype == DType::f32 ? 1e-2 : 5e-2)
+            << to_string(mix);
+      }
+    }
+  }
+}
+
+TEST_P(CudaPackedEngine, replays_with_the_bits_of_eager_steps) {
+  const auto [config, method] = GetParam();
+  const QuantisedModel model(config, method);
+  for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
+    CudaEngineMachine machine;
+    TinyEngineOptions options = machine.options(options_of(model, config));
+    options.level = level;
+    TinyEngine engine(options);
+    for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+    engine.randomize_kv(11);
+    const std::vector<std::byte> kv = engine.save_kv();
+    for (const Mix mix : {Mix::mixed, Mix::uniform_decode}) {
+      for (const int32_t num_tokens : {1, 3, 9}) {
+        if (mix == Mix::uniform_decode && num_tokens > options.max_num_reqs) continue;
+        const TestBatch batch(mix, num_tokens, options.max_num_reqs, 100);
+        const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+        ASSERT_NE(decision.mode, CudagraphRuntimeMode::NONE);
+        const Outcome replay = run(engine, batch, decision, decision.mode, kv);
+        const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
+        expect_same_bits(eager, replay, describe(mix, num_tokens, decision));
+        // Padding changes no bit either, because a row has the same bits in any batch.
+        const cudagraph::Decision unpadded{.descriptor = {.num_tokens = num_tokens}};
+        const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv);
+        expect_same_bits(bare, replay, describe(mix, num_tokens, decision) + ", unpadded");
+        if (HasFailure()) return;
+      }
+    }
+    if (!machine.is_real()) {
+      EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    CudaPackedEngine,
+    ::testing::Combine(::testing::Values(kHead64Config, kMixtureConfig),
+                       ::testing::Values(LoadQuantization::q8_0, LoadQuantization::int4)),
+    [](const auto& instance) {
+      const bool is_mixture = std::get<0>(instance.param) == kMixtureConfig;
+      const bool is_int4 = std::get<1>(instance.param) == LoadQuantization::int4;
+      return std::string(is_mixture ? "mixture" : "dense") + (is_int4 ? "_int4" : "_q8_0");
+    });
+
+}  // namespace
+}  // namespace reprise
