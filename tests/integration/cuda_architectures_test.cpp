@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <string_view>
 
-#include "reprise/base/error.h"
 #include "tests/integration/cuda_engine_machine.h"
 #include "tests/integration/golden_runner.h"
 #include "tests/integration/goldens.h"
@@ -97,23 +95,11 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
 };
 std::unique_ptr<CudaEngineMachine> CudaArchitectures::machine_;
 
-/// Whether attention over chosen positions, which has no kernel on CUDA, is a part of this model.
-bool chooses_positions(std::string_view model) {
-  return model == "architectures/deepseek-v3_2" || model == "architectures/glm-moe-dsa";
-}
-
 TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equals_eager) {
   const std::vector<GoldenCase> cases = testing::load_goldens(GetParam());
   const auto golden =
       std::ranges::find_if(cases, [](const GoldenCase& one) { return one.prompt.size() == 7; });
   ASSERT_NE(golden, cases.end());
-  if (chooses_positions(GetParam())) {
-    TinyEngineOptions options = machine_->options(this->options(CompilationMode::NONE));
-    options.generator.reset();
-    TinyEngine engine(options);
-    EXPECT_THROW(serve(engine, golden->prompt, 0), InvalidArgument);
-    return;
-  }
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
     SCOPED_TRACE(config::to_string(level));
     TinyEngineOptions options = machine_->options(this->options(level));
@@ -135,7 +121,6 @@ TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equa
 // Takes five times as long as the test above, so it runs when --gtest_also_run_disabled_tests is
 // given.
 TEST_P(CudaArchitectures, DISABLED_verifier_and_shadow_checks_raise_no_false_alarm_in_any_mode) {
-  if (chooses_positions(GetParam())) return;
   const std::vector<GoldenCase> cases = testing::load_goldens(GetParam());
   const auto golden =
       std::ranges::find_if(cases, [](const GoldenCase& one) { return one.prompt.size() == 7; });

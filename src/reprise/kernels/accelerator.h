@@ -49,6 +49,8 @@ class Accelerator {
   [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                        int32_t max_rows,
                                                                        int64_t vocab_size) = 0;
+  /// The kernel that counts the tokens of experts. Arguments: CountExpertsArguments, in one block.
+  [[nodiscard]] virtual const device::Kernel& expert_counter() const = 0;
   /// The code target of a device of this accelerator. The device must outlive the loader. \throws
   /// DeviceError
   [[nodiscard]] virtual CodeTarget create_code_target(device::Device& device) = 0;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <tuple>
@@ -98,6 +99,12 @@ struct Batch {
   int32_t padding_reqs = 0;
 };
 
+/// A cache of eight bits.
+struct CodesOfCache {
+  DType dtype;
+  bool has_row_scales;
+};
+
 /// The kind of attention. (The batch determines the sizes of heads.)
 struct AttentionOptions {
   int64_t window = 0;
@@ -108,6 +115,7 @@ struct AttentionOptions {
   bool is_bidirectional = false;
   // For latent attention: there is one cache, and each of its rows begins with the value.
   int64_t latent_size = 0;
+  std::optional<CodesOfCache> codes = {};  // nothing: a cache of the type of the queries
 };
 
 using CudaAttentionCase = std::tuple<DType, AttentionPath::Kind>;
@@ -159,6 +167,34 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     }
   }
 
+  static constexpr CacheScales kCacheScales = {.k = 0.03F, .v = 0.07F};
+
+  /// The positions of the requests in a cache of eight bits. All other bytes stay 0xFF. Keys and
+  /// values go through the same function.
+  Tensor codes_of(const CodesOfCache& kind,
+                  const std::vector<int32_t>& lens,
+                  const std::vector<int32_t>& table,
+                  const Tensor& cache,
+                  float scale) {
+    const Shape& shape = cache.shape();
+    const Tensor codes =
+        make({shape[0], shape[1], shape[2], shape[3] + (kind.has_row_scales ? 4 : 0)}, kind.dtype);
+    const Tensor unused = make(codes.shape(), kind.dtype);
+    const size_t blocks_per_req = table.size() / lens.size();
+    for (size_t r = 0; r < lens.size(); ++r) {
+      for (int64_t p = 0; p < lens[r]; ++p) {
+        const int64_t block = table[r * blocks_per_req + static_cast<size_t>(p / shape[2])];
+        const Tensor row =
+            cache.with_layout({1, shape[1], shape[3]},
+                              {1, shape[2] * shape[3], 1},
+                              (block * shape[1] * shape[2] + p % shape[2]) * shape[3]);
+        const auto slot = static_cast<int32_t>(block * shape[2] + p % shape[2]);
+        kv_write_ref(row, row, codes, unused, ints({1}, {slot}), {.k = scale, .v = scale});
+      }
+    }
+    return codes;
+  }
+
   static OpCode op_of(const AttentionOptions& options) {
     if (options.latent_size > 0) return OpCode::mla_attention;
     if (options.has_sinks) return OpCode::attention_with_sinks;
@@ -205,9 +241,13 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     std::vector<int32_t> table(static_cast<size_t>(reqs * blocks_per_req));
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), random_);
-    const Tensor keys = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
-    const Tensor values = options.latent_size > 0 ? keys : random(keys.shape());
+    Tensor keys = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
+    Tensor values = options.latent_size > 0 ? keys : random(keys.shape());
     for (const Tensor& cache : {keys, values}) fill_behind(lens, table, cache, NAN);
+    if (options.codes) {
+      keys = codes_of(*options.codes, lens, table, keys, kCacheScales.k);
+      values = codes_of(*options.codes, lens, table, values, kCacheScales.v);
+    }
     const Tensor q = random({tokens, heads, head_dim});
     const Tensor start_tensor = ints({reqs + 1}, starts);
     const Tensor len_tensor = ints({reqs}, lens);
@@ -232,7 +272,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                    .soft_cap = options.soft_cap,
                    .sinks = options.has_sinks ? &sinks : nullptr,
                    .biases = options.has_biases ? &biases : nullptr,
-                   .is_bidirectional = options.is_bidirectional});
+                   .is_bidirectional = options.is_bidirectional,
+                   .scales = kCacheScales});
     use_path(batch, plan_options, heads, head_dim);
     std::vector<Tensor> inputs{q, keys};
     if (options.latent_size == 0) inputs.push_back(values);
@@ -256,6 +297,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     attributes.sliding_window = options.window;
     attributes.chunk_size = options.chunk_size;
     attributes.soft_cap = options.soft_cap;
+    attributes.k_scale = kCacheScales.k;
+    attributes.v_scale = kCacheScales.v;
     const size_t bytes = out.type().bytes();
     std::vector<std::byte> first_round;
     for (int round = 0; round < 2; ++round) {

@@ -114,25 +114,30 @@ inline Words4 load_words(const void* address) {
   __builtin_memcpy(&words, __builtin_assume_aligned(address, 16), sizeof(words));
   return words;
 }
+struct alignas(8) Words2 {
+  uint32_t word[2];
+};
+inline Words2 load_two_words(const void* address) {
+  Words2 words;
+  __builtin_memcpy(&words, __builtin_assume_aligned(address, 8), sizeof(words));
+  return words;
+}
+inline uint32_t load_word(const void* address) {
+  uint32_t word;
+  __builtin_memcpy(&word, __builtin_assume_aligned(address, 4), sizeof(word));
+  return word;
+}
+inline uint32_t load_half_word(const void* address) {
+  uint16_t word;
+  __builtin_memcpy(&word, __builtin_assume_aligned(address, 2), sizeof(word));
+  return word;
+}
 template <typename T>
 T load_fresh(const T* address) {
   return *address;
 }
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
-}
-inline uint32_t load_word(const void* address) {
-  uint32_t word = 0;
-  __builtin_memcpy(&word, __builtin_assume_aligned(address, 4), sizeof(word));
-  return word;
-}
-struct alignas(8) Words2 {
-  uint32_t word[2];
-};
-inline Words2 load_pair(const void* address) {
-  Words2 words;
-  __builtin_memcpy(&words, __builtin_assume_aligned(address, 8), sizeof(words));
-  return words;
 }
 inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = (uint64_t{b} << 32) | a;

@@ -4,6 +4,7 @@
 #include "reprise/kernels/cuda/activation_kernels.cuh"
 #include "reprise/kernels/cuda/adapter_kernels.cuh"
 #include "reprise/kernels/cuda/attention_kernels.cuh"
+#include "reprise/kernels/cuda/count_experts.cuh"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/expert_kernels.cuh"
 #include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
@@ -18,6 +19,7 @@
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sampling_kernels.cuh"
+#include "reprise/kernels/cuda/sparse_attention_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
 #include "reprise/kernels/cuda/state_kernels.cuh"
 
@@ -80,8 +82,11 @@ KernelTable make_row_kernels() {
     add_function(kernels->f16);
   }
 #undef REPRISE_ROW_KERNEL
-  for (FloatKernels* kernels :
-       {&table.quantize_blocks, &table.rms_norm_quantize_blocks, &table.block_embedding}) {
+  for (FloatKernels* kernels : {&table.kv_write_quant,
+                                &table.sparse_attention,
+                                &table.quantize_blocks,
+                                &table.rms_norm_quantize_blocks,
+                                &table.block_embedding}) {
     add_function(kernels->f32);
     add_function(kernels->bf16);
     add_function(kernels->f16);

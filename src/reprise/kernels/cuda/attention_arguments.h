@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "reprise/kernels/attention/attention_arguments.h"
+#include "reprise/kernels/sparse_attention/sparse_attention_arguments.h"
 
 namespace reprise::kernels::cuda {
 
@@ -15,7 +17,18 @@ inline constexpr int kLeastPartPositions = 256;
 inline constexpr int kMostParts = 64;
 /// Steps of sixteen positions in a fixed part: 512 positions. A multiple of the warps of a block.
 inline constexpr int kFixedPartSteps = 32;
-inline constexpr int kLargestFragmentHead = 128;
+/// The sizes of heads for which there are kernels on the tensor cores.
+inline constexpr std::array<int, 6> kFragmentHeads = {32, 64, 80, 96, 128, 256};
+/// The floats of a row of partial results, for heads of up to 128 elements. Wider heads have fewer
+/// rows in the same memory.
+inline constexpr int64_t kPartialRowFloats = 128 + 2;
+/// Dynamic shared memory of a block of the kernels for decoding: the results of its warps, or the
+/// weights of all parts of a tile.
+constexpr uint32_t attention_shared_bytes(int head_dim) {
+  const int row = head_dim + 2 > kMostParts + 1 ? head_dim + 2 : kMostParts + 1;
+  return static_cast<uint32_t>(kAttentionTileRows * row * 4);
+}
+static_assert(attention_shared_bytes(64) == 16896 && attention_shared_bytes(128) == 33280);
 /// Threads of a block that merges the parts of an attention plan: one for each element of a row.
 inline constexpr int kMergeThreads = kMaxAttentionHeadDim;
 
@@ -37,6 +50,10 @@ constexpr uint32_t prefill_shared_bytes(int head_dim) {
                                head_dim * 2);
 }
 static_assert(2 * (prefill_shared_bytes(128) + 1024) <= 164 * 1024);
+
+/// Shared memory of attention over chosen positions: the candidates that were best so far, and as
+/// many new ones, of eight bytes each.
+inline constexpr uint32_t kSparseSharedBytes = 2 * kMaxSparsePositions * 8;
 
 inline constexpr int64_t kPrefillBlocksPerMultiprocessor = 2;
 /// The largest number of rows of partial results in a launch for prompts. With more tiles than

@@ -4,6 +4,7 @@
 #include "reprise/kernels/cuda/attention_rows.cuh"
 #include "reprise/kernels/cuda/attention_share.cuh"
 #include "reprise/kernels/cuda/attention_tile.cuh"
+#include "reprise/kernels/cuda/cache_codes.cuh"
 
 // Attention over the paged cache.
 namespace reprise::kernels::cuda {
@@ -17,27 +18,64 @@ struct AttentionRow {
   float total;
 };
 
-/// A warp handles the positions [begin, end) one after the other.
-template <typename T>
-REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
-                                       int64_t request,
-                                       int64_t token,
-                                       int64_t head,
-                                       int64_t begin,
-                                       int64_t end) {
+/// A row of a cache, read element by element.
+template <typename T, CacheElements kCache>
+class CacheRow {
+ public:
+  REPRISE_DEVICE CacheRow(const AttentionKernelArguments& a,
+                          const void* cache,
+                          int64_t index,
+                          float scale)
+      : row_(static_cast<const char*>(cache)), type_(a.cache.type), scale_(scale) {
+    if constexpr (kCache == CacheElements::of_model) {
+      row_ += index * a.head_dim * static_cast<int64_t>(sizeof(T));
+    } else {
+      row_ += index * a.cache.row_bytes;
+      if (a.cache.has_row_scales != 0) scale_ = scale_after(row_, a.head_dim);
+    }
+  }
+  [[nodiscard]] REPRISE_DEVICE float at(int64_t i) const {
+    if constexpr (kCache == CacheElements::of_model) {
+      return as_float(reinterpret_cast<const T*>(row_)[i]);
+    } else {
+      return value_of_code(type_, reinterpret_cast<const uint8_t*>(row_)[i]) * scale_;
+    }
+  }
+
+ private:
+  const char* row_;
+  CacheType type_;
+  float scale_;
+};
+
+/// The positions [begin, end) of a row, and whether the score of the head's sink belongs to them.
+struct SeenPositions {
+  int64_t begin;
+  int64_t end;
+  bool has_sink;
+};
+
+/// A warp handles the positions one after the other.
+template <typename T, CacheElements kCache>
+REPRISE_DEVICE AttentionRow attend_row_over(const AttentionKernelArguments& a,
+                                            int64_t request,
+                                            int64_t token,
+                                            int64_t head,
+                                            const SeenPositions& seen) {
   const T* q = static_cast<const T*>(a.q) + token * a.q_token_stride + head * a.q_head_stride;
   AttentionRow row = {{}, kLowest, 0};
-  if (a.sinks != nullptr) {
+  if (a.sinks != nullptr && seen.has_sink) {
     // One more score, whose value is 0.
     row.largest = as_float(static_cast<const T*>(a.sinks)[head]);
     row.total = 1;
   }
-  for (int64_t position = begin; position < end; ++position) {
-    const T* key = cache_row<T>(a, a.key_cache, request, head / a.group_size, position);
-    const T* value = cache_row<T>(a, a.value_cache, request, head / a.group_size, position);
+  for (int64_t position = seen.begin; position < seen.end; ++position) {
+    const int64_t index = cache_row_index(a, request, head / a.group_size, position);
+    const CacheRow<T, kCache> key(a, a.key_cache, index, a.cache.k_scale);
+    const CacheRow<T, kCache> value(a, a.value_cache, index, a.cache.v_scale);
     float score = 0;
     for (int64_t i = lane_index(); i < a.head_dim; i += kWarpSize) {
-      score = multiply_add(as_float(q[i]), as_float(key[i]), score);
+      score = multiply_add(as_float(q[i]), key.at(i), score);
     }
     score = warp_sum(score);
     if (a.biases != nullptr) score += a.biases[head * a.num_biases + position];
@@ -52,11 +90,23 @@ REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
     for (int j = 0; j < AttentionRow::kMost; ++j) {
       const int64_t i = lane_index() + j * kWarpSize;
       if (i < a.value_dim) {
-        row.sums[j] = multiply_add(weight, as_float(value[i]), row.sums[j] * correction);
+        row.sums[j] = multiply_add(weight, value.at(i), row.sums[j] * correction);
       }
     }
   }
   return row;
+}
+
+template <typename T>
+REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
+                                       int64_t request,
+                                       int64_t token,
+                                       int64_t head,
+                                       const SeenPositions& seen) {
+  if (a.cache.type == CacheType::like_model) {
+    return attend_row_over<T, CacheElements::of_model>(a, request, token, head, seen);
+  }
+  return attend_row_over<T, CacheElements::codes>(a, request, token, head, seen);
 }
 
 template <typename T>
@@ -110,8 +160,8 @@ REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
     }
   }
   const int64_t begin = window_begin_of(a, context);
-  store_row<T>(
-      a, token, head, attend_row<T>(a, r.request, token, head, begin, end_of(a, r, context)));
+  const SeenPositions seen = {begin, end_of(a, r, context), true};
+  store_row<T>(a, token, head, attend_row<T>(a, r.request, token, head, seen));
 }
 
 /// Fills the rows of tokens from `first` on, after the last request, with zeros; blocks share the
@@ -157,31 +207,31 @@ REPRISE_DEVICE void store_attention(const AttentionKernelArguments& a,
                                     int row,
                                     int d,
                                     const MergedElement& merged) {
-  const int64_t index = tile.first_row + row;
-  T* out = static_cast<T*>(a.out) +
-           (tile.r.first_token + index / a.group_size) * a.out_token_stride +
-           (kv_head * a.group_size + index % a.group_size) * a.out_head_stride;
+  const Divided place = divide(tile.first_row + row, a.group_size);  // token, head of the group
+  T* out = static_cast<T*>(a.out) + (tile.r.first_token + place.quotient) * a.out_token_stride +
+           (kv_head * a.group_size + place.rest) * a.out_head_stride;
   put(out + d, merged.total > 0 ? merged.sum / merged.total : 0.0F);
 }
 
-/// A block adds the steps [begin, end) of a tile, and its threads call act(row, d, element) for the
+/// A block adds a part of a tile's steps, and its threads call act(row, d, element) for the
 /// results. Shared memory must be free before the call; the block must synchronise before it is
 /// used again.
-template <typename T, int kHeadDim, typename Act>
+template <typename T, int kHeadDim, CacheElements kCache, typename Act>
 REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
                                 const AttentionTile& tile,
                                 int64_t kv_head,
-                                int64_t begin,
-                                int64_t end,
+                                const TilePart& part,
                                 const Act& act) {
   constexpr int kRowSize = kHeadDim + 2;
   const int64_t first_row =
       tile.first_row + (tile.shares_rows ? 0 : warp_index() * kAttentionWarpRows);
-  AttentionRows<T, kHeadDim> rows(a, tile, kv_head, first_row);
-  const int64_t stop = min_of(end, ceil_div(rows.highest, kAttentionWarpRows));
-  for (int64_t step = begin + (tile.shares_rows ? warp_index() : 0); step < stop;
+  AttentionRows<T, kHeadDim, kCache> rows(a, tile, kv_head, first_row);
+  const bool has_sinks = a.sinks != nullptr && part.is_first;
+  if (has_sinks && (!tile.shares_rows || warp_index() == 0)) rows.add_sinks(tile, first_row);
+  const int64_t stop = min_of(part.end, ceil_div(rows.highest, kAttentionWarpRows));
+  for (int64_t step = part.begin + (tile.shares_rows ? warp_index() : 0); step < stop;
        step += tile.shares_rows ? num_warps() : 1) {
-    rows.attend(step * kAttentionWarpRows);
+    rows.attend(static_cast<int>(step * kAttentionWarpRows));
   }
   auto* shared = reinterpret_cast<float*>(shared_memory());  // [warps][16][kRowSize]
   rows.leave_in(shared + warp_index() * kAttentionWarpRows * kRowSize);
@@ -256,8 +306,8 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
   // The weight of each part of a row is computed once, a part per lane, and not by every element.
   const int count = static_cast<int>(num_parts);
   const int rows = static_cast<int>(tile.num_rows);
-  static_assert(kAttentionTileRows * (kMostParts + 1) <=
-                kAttentionThreads / kWarpSize * kAttentionWarpRows * (kHeadDim + 2));
+  static_assert(kAttentionTileRows * (kMostParts + 1) * sizeof(float) <=
+                attention_shared_bytes(kHeadDim));
   auto* weights = reinterpret_cast<float*>(shared_memory());  // [rows][count]
   float* totals = weights + rows * count;                     // [rows]
   for (int row = warp_index(); row < rows; row += num_warps()) {
@@ -280,7 +330,7 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
 }
 
 /// One part of a tile of one kv head. The last block of a tile merges its parts.
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, CacheElements kCache>
 REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
                                  const AttentionShare& share,
                                  int kv_head) {
@@ -293,25 +343,23 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
   const auto first_row = [&] {
     return share.first_partial_row * a.kv_heads + kv_head * share.num_parts * tile.num_rows;
   };
-  attend_tile<T, kHeadDim>(a,
-                           tile,
-                           kv_head,
-                           steps.first + share.part * steps_per_part,
-                           steps.first + min_of(steps.count, (share.part + 1) * steps_per_part),
-                           [&](int row, int d, const MergedElement& merged) {
-                             if (share.num_parts == 1) {
-                               store_attention<T>(a, tile, kv_head, row, d, merged);
-                               return;
-                             }
-                             float* place =
-                                 arguments.partials +
-                                 (first_row() + share.part * tile.num_rows + row) * kRowSize;
-                             place[d] = merged.sum;
-                             if (d == 0) {
-                               place[kHeadDim] = merged.largest;
-                               place[kHeadDim + 1] = merged.total;
-                             }
-                           });
+  const TilePart part = {steps.first + share.part * steps_per_part,
+                         steps.first + min_of(steps.count, (share.part + 1) * steps_per_part),
+                         share.part == 0};
+  attend_tile<T, kHeadDim, kCache>(
+      a, tile, kv_head, part, [&](int row, int d, const MergedElement& merged) {
+        if (share.num_parts == 1) {
+          store_attention<T>(a, tile, kv_head, row, d, merged);
+          return;
+        }
+        float* place =
+            arguments.partials + (first_row() + share.part * tile.num_rows + row) * kRowSize;
+        place[d] = merged.sum;
+        if (d == 0) {
+          place[kHeadDim] = merged.largest;
+          place[kHeadDim + 1] = merged.total;
+        }
+      });
   if (share.num_parts > 1) {
     merge_when_last<T, kHeadDim>(a,
                                  tile,
@@ -326,7 +374,7 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
 /// Uses the tensor cores and divides the positions among blocks. A block computes neighbouring
 /// units of work, because the blocks of a grid may be fewer than the units. \pre q is aligned to 16
 /// bytes and so are its strides
-template <typename T, int kHeadDim, bool kUniform>
+template <typename T, int kHeadDim, bool kUniform, CacheElements kCache = CacheElements::of_model>
 REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;
   if (arguments.served != ServedRequests::of_few_rows) {
@@ -340,9 +388,10 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
   const int end = static_cast<int>(min_of(first + per_block, units));
   for (int unit = first; unit < end; ++unit) {
     if (unit > first) sync_block();  // the shared memory may still be read
-    attend_share<T, kHeadDim>(arguments,
-                              find_share<kUniform>(arguments, unit / kv_heads, work.halvings),
-                              unit % kv_heads);
+    attend_share<T, kHeadDim, kCache>(
+        arguments,
+        find_share<kUniform>(arguments, unit / kv_heads, work.halvings),
+        unit % kv_heads);
   }
 }
 

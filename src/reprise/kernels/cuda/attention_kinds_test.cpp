@@ -1,7 +1,10 @@
+#include <string_view>
+
+#include "reprise/kernels/cuda/cuda_kernels.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
 
-// Attention of models other than Llama: sinks, a soft cap, chunks of positions, both directions and
-// latents. On the planned path, these kinds ignore the plan.
+// Attention of models other than Llama: sinks, a soft cap, chunks of positions, both directions,
+// latents, and heads of other sizes.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -22,6 +25,48 @@ class CudaAttentionKinds : public CudaAttention {
 TEST_P(CudaAttentionKinds, sinks_take_part_in_the_softmax_of_their_head) {
   expect_all_agree(6, 2, 16, {.has_sinks = true});
   expect_all_agree(4, 2, 64, {.window = 20, .has_sinks = true});
+}
+
+TEST_P(CudaAttentionKinds, heads_of_every_size_agree_with_the_oracle) {
+  // 48 and 100 have no kernel on the tensor cores; the others have one.
+  for (const int64_t head_dim : {32, 48, 80, 96, 100, 256}) {
+    SCOPED_TRACE(head_dim);
+    expect_all_agree(4, 2, head_dim, {});
+    expect_all_agree(4, 1, head_dim, {.window = 20, .soft_cap = 1.5F, .has_sinks = true});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(CudaAttentionKinds, parts_of_long_contexts_have_one_score_of_a_sink) {
+  const Batch batch = {.query_lens = {1, 1}, .seq_lens = {700, 40}};
+  for (const int64_t head_dim : {32, 64, 256}) {
+    SCOPED_TRACE(head_dim);
+    expect_oracle(batch, 8, 2, head_dim, 16, AttentionOptions{.has_sinks = true});
+    expect_oracle(batch, 8, 2, head_dim, 16, AttentionOptions{.window = 300, .has_sinks = true});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(CudaAttentionKinds, only_heads_without_a_kernel_on_the_tensor_cores_are_computed_by_rows) {
+  if (dtype() == DType::f32) return;
+  const auto kernels_of = [&](int64_t head_dim) {
+    const AttentionPathKernels paths = attention_kernels(dtype());
+    const AttentionKernels& kernels =
+        is_uniform_only()
+            ? paths.uniform
+            : (kind() == AttentionPath::Kind::planned ? paths.planned : paths.any_batch);
+    const auto head = std::ranges::find(kFragmentHeads, head_dim);
+    return head == kFragmentHeads.end()
+               ? nullptr
+               : kernels.of_heads[static_cast<size_t>(head - kFragmentHeads.begin())];
+  };
+  for (const int64_t head_dim : {32, 64, 80, 96, 128, 256}) {
+    ASSERT_NE(kernels_of(head_dim), nullptr);
+    EXPECT_NE(std::string_view(kernels_of(head_dim)->name).find(std::to_string(head_dim)),
+              std::string_view::npos)
+        << kernels_of(head_dim)->name;
+  }
+  EXPECT_EQ(kernels_of(48), nullptr);
 }
 
 TEST_P(CudaAttentionKinds, biases_move_the_scores_of_positions) {

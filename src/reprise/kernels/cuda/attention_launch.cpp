@@ -32,10 +32,15 @@ bool is_aligned(const Tensor& tensor) {
          tensor.stride(1) % 8 == 0;
 }
 
-const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Tensor& q) {
-  if (!is_aligned(q)) return nullptr;
-  if (q.size(2) == 64) return kernels.head_64;
-  return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
+bool has_codes(const AttentionCall& call) { return call.key_cache.dtype() != call.q.dtype(); }
+
+/// The kernel on the tensor cores for this size of heads. nullptr: there is none.
+const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const AttentionCall& call) {
+  if (!is_aligned(call.q)) return nullptr;
+  const auto head = std::ranges::find(kFragmentHeads, call.q.size(2));
+  if (head == kFragmentHeads.end()) return nullptr;
+  const HeadKernels& of_cache = has_codes(call) ? kernels.of_codes : kernels.of_heads;
+  return of_cache[static_cast<size_t>(head - kFragmentHeads.begin())];
 }
 
 /// The kernel for requests of many tokens, if a batch of this shape has many tokens per request on
@@ -43,26 +48,21 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Ten
 /// correct for any batch. nullptr: another kernel serves the shape.
 const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
                                      const AttentionKernelArguments& a,
-                                     const Tensor& q,
-                                     const Tensor& out) {
+                                     const AttentionCall& call) {
   const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
-  const bool is_served = is_aligned(out) && a.scale > 0 && a.chunk_size == 0 &&
+  const bool is_served = is_aligned(call.out) && a.scale > 0 && a.chunk_size == 0 &&
+                         a.sinks == nullptr && a.soft_cap == 0 && !has_codes(call) &&
                          std::has_single_bit(static_cast<uint64_t>(a.block_size));
-  return has_many_rows && is_served ? fragment_kernel(kernels, q) : nullptr;
+  return has_many_rows && is_served ? fragment_kernel(kernels, call) : nullptr;
 }
 
-/// Whether only the kernel that computes row by row serves the call: the others have no soft cap,
-/// no sinks and no biases, see no later positions, and keep keys and values of one size.
+/// Whether only the kernel that computes row by row serves the call: the others have no biases, see
+/// no later positions, and keep keys and values of one size.
 bool needs_rows(const AttentionCall& call) {
-  return call.soft_cap != 0 || call.sinks != nullptr || call.biases != nullptr ||
-         call.is_bidirectional || call.out.size(2) != call.q.size(2);
+  return call.biases != nullptr || call.is_bidirectional || call.out.size(2) != call.q.size(2);
 }
 
 void require_supported(const AttentionCall& call) {
-  if (call.key_cache.dtype() != call.q.dtype()) {
-    throw InvalidArgument(fmt::format("attention: no CUDA kernel reads a cache of {}",
-                                      dtype_name(call.key_cache.dtype())));
-  }
   if (call.out.size(2) > kMaxAttentionHeadDim) {
     throw InvalidArgument(
         fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
@@ -108,7 +108,8 @@ AttentionKernelArguments attention_arguments(const AttentionCall& call) {
           .scale = call.scale,
           .soft_cap = call.soft_cap,
           .is_bidirectional = call.is_bidirectional ? 1 : 0,
-          .out_type = AttentionOut::like_q};
+          .out_type = AttentionOut::like_q,
+          .cache = cache_rows(keys, q.dtype(), q.size(2), call.scales)};
 }
 
 // The first use is the buffer that the kernel writes.
@@ -146,7 +147,8 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
       .call = attention_arguments(call),
       .partials = static_cast<float*>(partials_.data()),
       .arrived = static_cast<int32_t*>(arrived_.data()),
-      .most_partial_rows = partial_rows_,
+      .most_partial_rows =
+          std::min(partial_rows_, partial_rows_ * kPartialRowFloats / (call.q.size(2) + 2)),
       .max_tiles = 0,
       .max_parts = 1,
       .served = ServedRequests::all,
@@ -164,9 +166,8 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
   const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
   const AttentionKernels& kernels = is_uniform ? paths.uniform : paths.any_batch;
-  const device::Kernel* kernel = fragment_kernel(kernels, call.q);
-  const device::Kernel* prefill =
-      is_uniform ? nullptr : prefill_kernel(paths.prefill, a, call.q, call.out);
+  const device::Kernel* kernel = fragment_kernel(kernels, call);
+  const device::Kernel* prefill = is_uniform ? nullptr : prefill_kernel(paths.prefill, a, call);
   if (prefill != nullptr) return launch_prefill_attention(call, *prefill, *kernel, arguments);
 
   uint32_t blocks = 0;
@@ -183,7 +184,10 @@ bool CudaExecutor::launch_fixed_attention(const AttentionCall& call,
                                           const AttentionPathKernels& paths,
                                           const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;
-  if (const device::Kernel* kernel = fragment_kernel(paths.fixed, call.q); kernel != nullptr) {
+  // A sink belongs to the first part of a context, and which one this is depends on the batch.
+  const device::Kernel* kernel =
+      call.sinks == nullptr ? fragment_kernel(paths.fixed, call) : nullptr;
+  if (kernel != nullptr) {
     const uint32_t blocks = decode_blocks(a, most_tiles(a, kAttentionWarpRows));
     return launch(stream(), *kernel, blocks, arguments, attention_uses(call));
   }
@@ -237,7 +241,7 @@ bool CudaExecutor::launch_planned_attention(const AttentionCall& call) {
   const AttentionPathKernels paths = attention_kernels(q.dtype());
   const FlashInferKernels* flashinfer = flashinfer_for(call);
   const device::Kernel* kernel =
-      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, q);
+      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, call);
   const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : paths.merge;
   constexpr size_t kPlan = 9;
   constexpr size_t kPartials = 10;
@@ -259,7 +263,8 @@ const FlashInferKernels* CudaExecutor::flashinfer_for(const AttentionCall& call)
   // FlashInfer writes head by head, and its parts of an odd number of heads are not aligned to 16
   // bytes.
   const bool fits = attention().query_len == 1 && call.sliding_window == 0 &&
-                    call.chunk_size == 0 && is_aligned(q) && is_aligned(out) &&
+                    call.chunk_size == 0 && call.soft_cap == 0 && call.sinks == nullptr &&
+                    !has_codes(call) && is_aligned(q) && is_aligned(out) &&
                     out.stride(1) == q.size(2) && q.size(1) % 2 == 0;
   if (!fits) return nullptr;
   const auto found = std::ranges::find_if(options_.flashinfer, [&](const FlashInferKernels& one) {

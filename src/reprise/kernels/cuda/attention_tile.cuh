@@ -34,16 +34,27 @@ REPRISE_DEVICE int64_t window_begin_of(const AttentionKernelArguments& a, int64_
   return a.sliding_window > 0 ? max_of(0, context - a.sliding_window) : 0;
 }
 
-/// The keys or values of one position of a request.
-template <typename T>
-REPRISE_DEVICE const T* cache_row(const AttentionKernelArguments& a,
-                                  const void* cache,
-                                  int64_t request,
-                                  int64_t kv_head,
-                                  int64_t position) {
-  const int64_t block = a.block_table[request * a.block_table_stride + position / a.block_size];
-  const int64_t row = (block * a.kv_heads + kv_head) * a.block_size + position % a.block_size;
-  return static_cast<const T*>(cache) + row * a.head_dim;
+struct Divided {
+  int64_t quotient;
+  int64_t rest;
+};
+/// Divides numbers below 2^32. A division of 64 bits takes about 100 instructions on a GPU, and
+/// these numbers are divided for each position.
+REPRISE_DEVICE Divided divide(int64_t number, int64_t by) {
+  const auto small = static_cast<uint32_t>(number);
+  const uint32_t quotient = small / static_cast<uint32_t>(by);
+  return {quotient, small - quotient * static_cast<uint32_t>(by)};
+}
+
+/// The row of one position of a request: its index in the cache of the keys and in that of the
+/// values.
+REPRISE_DEVICE int64_t cache_row_index(const AttentionKernelArguments& a,
+                                       int64_t request,
+                                       int64_t kv_head,
+                                       int64_t position) {
+  const Divided place = divide(position, a.block_size);
+  const int64_t block = a.block_table[request * a.block_table_stride + place.quotient];
+  return (block * a.kv_heads + kv_head) * a.block_size + place.rest;
 }
 
 /// A block's share of the work.
@@ -112,6 +123,13 @@ REPRISE_DEVICE AttentionPositions positions_of(const AttentionKernelArguments& a
   return {window_begin_of(a, max_of(0, context_of(tile.r, tile.first_row / a.group_size))),
           max_of(0, context_of(tile.r, last_token))};
 }
+
+/// Some of a tile's steps. The first part of a tile also has the scores of sinks.
+struct TilePart {
+  int64_t begin;
+  int64_t end;
+  bool is_first;
+};
 
 /// The same positions in steps of sixteen.
 struct AttentionSteps {

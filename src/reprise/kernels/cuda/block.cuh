@@ -11,6 +11,7 @@
 #if defined(__CUDACC__)
 #define REPRISE_DEVICE __device__ __forceinline__
 #define REPRISE_UNROLL _Pragma("unroll")
+#define REPRISE_UNROLL_BY_2 _Pragma("unroll 2")
 #define REPRISE_UNROLL_BY_4 _Pragma("unroll 4")
 #else
 #include <cmath>
@@ -18,6 +19,7 @@
 #include REPRISE_HOST_BLOCK_HEADER  // threads and warps on the CPU, for tests
 #define REPRISE_DEVICE inline
 #define REPRISE_UNROLL
+#define REPRISE_UNROLL_BY_2
 #define REPRISE_UNROLL_BY_4
 #endif
 
@@ -92,6 +94,19 @@ REPRISE_DEVICE Words4 load_words(const void* address) {
   const uint4 v = *static_cast<const uint4*>(address);
   return {{v.x, v.y, v.z, v.w}};
 }
+struct alignas(8) Words2 {
+  uint32_t word[2];
+};
+REPRISE_DEVICE Words2 load_two_words(const void* address) {
+  const uint2 v = *static_cast<const uint2*>(address);
+  return {{v.x, v.y}};
+}
+REPRISE_DEVICE uint32_t load_word(const void* address) {
+  return *static_cast<const uint32_t*>(address);
+}
+REPRISE_DEVICE uint32_t load_half_word(const void* address) {
+  return *static_cast<const uint16_t*>(address);
+}
 REPRISE_DEVICE float load_fresh(const float* address) { return __ldcg(address); }
 REPRISE_DEVICE int32_t load_fresh(const int32_t* address) { return __ldcg(address); }
 REPRISE_DEVICE uint64_t load_fresh(const uint64_t* address) {
@@ -99,16 +114,6 @@ REPRISE_DEVICE uint64_t load_fresh(const uint64_t* address) {
 }
 REPRISE_DEVICE void store_words(void* address, const Words4& w) {
   *static_cast<uint4*>(address) = make_uint4(w.word[0], w.word[1], w.word[2], w.word[3]);
-}
-REPRISE_DEVICE uint32_t load_word(const void* address) {
-  return *static_cast<const uint32_t*>(address);
-}
-struct alignas(8) Words2 {
-  uint32_t word[2];
-};
-REPRISE_DEVICE Words2 load_pair(const void* address) {
-  const uint2 v = *static_cast<const uint2*>(address);
-  return {{v.x, v.y}};
 }
 /// Starts a copy of eight bytes, like copy_words_async.
 REPRISE_DEVICE void copy_pair_async(void* shared, const void* from, bool there) {

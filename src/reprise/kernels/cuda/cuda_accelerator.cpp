@@ -58,6 +58,9 @@ class CudaAccelerator final : public Accelerator {
     return std::make_unique<CudaRowSampler>(
         stream, max_rows, vocab_size, num_multiprocessors(stream.device()));
   }
+  [[nodiscard]] const device::Kernel& expert_counter() const override {
+    return cuda::expert_counter();
+  }
   [[nodiscard]] CodeTarget create_code_target(device::Device& device) override {
     return cuda::create_code_target(device);
   }

@@ -89,7 +89,7 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
   partial_rows_ =
       std::max(options.partial_rows, most_prefill_partial_rows(options.num_multiprocessors));
   const auto rows = static_cast<size_t>(partial_rows_);
-  partials_ = device.allocate(rows * (kLargestFragmentHead + 2) * sizeof(float));
+  partials_ = device.allocate(rows * kPartialRowFloats * sizeof(float));
   arrived_ = device.allocate(rows * sizeof(int32_t));
   if (options.cublas_lt != nullptr && options.invariance == BatchInvariance::not_required) {
     gemm_ = std::make_unique<GemmLibrary>(*options.cublas_lt,
@@ -169,10 +169,9 @@ const LaunchTable& CudaExecutor::launches() {
       });
     }
     set(OpCode::mla_attention, [](const OpRun& run) {
+      // Attention over chosen positions has the launch of the CPU.
       if (run.operands<OpCode::mla_attention>()["index_q"].defined()) {
-        throw InvalidArgument(
-            "mla_attention: attention over chosen positions (GLM-5, DeepSeek-V3.2) has no kernel "
-            "for CUDA; use --device cpu");
+        return cpu_launches()[static_cast<size_t>(OpCode::mla_attention)](run);
       }
       return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
     });
@@ -245,10 +244,13 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
   const Tensor& x = in["x"];
   const Tensor& weight = in["weight"];
   const RopeAndCacheCall call = rope_and_cache_call<OpCode::linear_rope_kv_write>(run);
+  // The product's epilogue sees pairs of elements. A head of a cache of eight bits can have a scale
+  // for all its elements, so the second launch writes these caches.
+  const bool has_codes = call.key_cache.dtype() != x.dtype();
   const int64_t tokens = x.size(0);
   const bool is_librarys = gemm_ != nullptr && tokens >= GemmLibrary::kFewestRows &&
                            is_worth_two_launches(tokens, weight);
-  if (!is_librarys &&
+  if (!has_codes && !is_librarys &&
       cuda::launch_linear_rope_kv_write(
           stream(), options_.num_multiprocessors, x, weight, in["bias"], call, norm)) {
     return true;

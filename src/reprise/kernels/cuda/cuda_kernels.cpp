@@ -34,7 +34,9 @@ constinit const KernelTable kRowKernels{
 #define REPRISE_ROW_KERNEL(context, name, ...) .name = {name##_f32, name##_bf16, name##_f16},
     REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, )
         // In the order of the table's members.
-        .quantize_blocks = {quantize_blocks_f32, quantize_blocks_bf16, quantize_blocks_f16},
+        .kv_write_quant = {kv_write_quant_f32, kv_write_quant_bf16, kv_write_quant_f16},
+    .sparse_attention = {sparse_attention_f32, sparse_attention_bf16, sparse_attention_f16},
+    .quantize_blocks = {quantize_blocks_f32, quantize_blocks_bf16, quantize_blocks_f16},
     .rms_norm_quantize_blocks = {rms_norm_quantize_blocks_f32,
                                  rms_norm_quantize_blocks_bf16,
                                  rms_norm_quantize_blocks_f16},
@@ -124,26 +126,44 @@ ExpandKernels expand_kernels(DType dtype) {
                              {&expand_panels_f16, &dequantize_rows_f16});
 }
 
+#define REPRISE_HEAD_KERNEL(prefix, type, unused, head) &prefix##_##head##_##type,
+#define REPRISE_HEAD_KERNELS(prefix, type) \
+  {REPRISE_CUDA_FOR_HEADS(REPRISE_HEAD_KERNEL, prefix, type, )}
+#define REPRISE_ATTENTION_KERNELS(type)                                            \
+  {.any_batch = {.of_heads = REPRISE_HEAD_KERNELS(attention, type),                \
+                 .of_codes = REPRISE_HEAD_KERNELS(attention_of_codes, type),       \
+                 .by_rows = &attention_by_rows_##type},                            \
+   .uniform = {.of_heads = {&attention_32_##type,                                  \
+                            &uniform_attention_64_##type,                          \
+                            &attention_80_##type,                                  \
+                            &attention_96_##type,                                  \
+                            &uniform_attention_128_##type,                         \
+                            &attention_256_##type},                                \
+               .of_codes = REPRISE_HEAD_KERNELS(attention_of_codes, type),         \
+               .by_rows = &uniform_attention_by_rows_##type},                      \
+   .planned = {.of_heads = REPRISE_HEAD_KERNELS(planned_attention, type),          \
+               .of_codes = REPRISE_HEAD_KERNELS(planned_attention_of_codes, type), \
+               .by_rows = &planned_attention_by_rows_##type},                      \
+   .prefill = {.of_heads = {nullptr,                                               \
+                            &prefill_attention_64_##type,                          \
+                            nullptr,                                               \
+                            nullptr,                                               \
+                            &prefill_attention_128_##type,                         \
+                            nullptr}},                                             \
+   .merge = &merge_attention_##type}
+
 AttentionPathKernels attention_kernels(DType dtype) {
-  return pick<AttentionPathKernels>(
-      dtype,
-      {.any_batch = {.by_rows = &attention_by_rows_f32},
-       .uniform = {.by_rows = &uniform_attention_by_rows_f32},
-       .planned = {.by_rows = &planned_attention_by_rows_f32},
-       .merge = &merge_attention_f32},
-      {{&attention_64_bf16, &attention_128_bf16, &attention_by_rows_bf16},
-       {&uniform_attention_64_bf16, &uniform_attention_128_bf16, &uniform_attention_by_rows_bf16},
-       {&planned_attention_64_bf16, &planned_attention_128_bf16, &planned_attention_by_rows_bf16},
-       {&prefill_attention_64_bf16, &prefill_attention_128_bf16},
-       {&fixed_attention_64_bf16, &fixed_attention_128_bf16},
-       &merge_attention_bf16},
-      {{&attention_64_f16, &attention_128_f16, &attention_by_rows_f16},
-       {&uniform_attention_64_f16, &uniform_attention_128_f16, &uniform_attention_by_rows_f16},
-       {&planned_attention_64_f16, &planned_attention_128_f16, &planned_attention_by_rows_f16},
-       {&prefill_attention_64_f16, &prefill_attention_128_f16},
-       {&fixed_attention_64_f16, &fixed_attention_128_f16},
-       &merge_attention_f16});
+  return pick<AttentionPathKernels>(dtype,
+                                    {.any_batch = {.by_rows = &attention_by_rows_f32},
+                                     .uniform = {.by_rows = &uniform_attention_by_rows_f32},
+                                     .planned = {.by_rows = &planned_attention_by_rows_f32},
+                                     .merge = &merge_attention_f32},
+                                    REPRISE_ATTENTION_KERNELS(bf16),
+                                    REPRISE_ATTENTION_KERNELS(f16));
 }
+#undef REPRISE_ATTENTION_KERNELS
+#undef REPRISE_HEAD_KERNELS
+#undef REPRISE_HEAD_KERNEL
 
 SamplingKernels sampling_kernels() {
   return {.largest = &sample_largest,
@@ -151,6 +171,8 @@ SamplingKernels sampling_kernels() {
           .candidates = &sample_candidates,
           .write_tokens = &write_tokens};
 }
+
+const Kernel& expert_counter() { return count_experts; }
 
 std::span<const Kernel* const> all_kernels() { return kAll; }
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "reprise/device/kernel.h"
+#include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/kernel_table.h"
 
 namespace reprise::kernels::cuda {
@@ -24,9 +25,12 @@ struct LinearKernels {
   const device::Kernel* dots = nullptr;
 };
 
+/// Kernels on the tensor cores, in the order of kFragmentHeads. nullptr: there is none.
+using HeadKernels = std::array<const device::Kernel*, kFragmentHeads.size()>;
+
 struct AttentionKernels {
-  const device::Kernel* head_64 = nullptr;  // nullptr: this type has none
-  const device::Kernel* head_128 = nullptr;
+  HeadKernels of_heads = {};
+  HeadKernels of_codes = {};  // over caches of eight bits
   const device::Kernel* by_rows = nullptr;
 };
 
@@ -77,6 +81,9 @@ struct SamplingKernels {
   const device::Kernel* write_tokens;  // into the ids of the next step
 };
 [[nodiscard]] SamplingKernels sampling_kernels();
+
+/// Counts the tokens of experts; see CountExpertsArguments.
+[[nodiscard]] const device::Kernel& expert_counter();
 
 /// All kernels. They must be loaded before a capture.
 [[nodiscard]] std::span<const device::Kernel* const> all_kernels();

@@ -68,7 +68,8 @@ REPRISE_DEVICE void attend_fixed_part(const AttentionKernelArguments& a,
   // Steps that no row sees are left out, as many as leave each step to its warp.
   const int64_t unseen = max_of(0, steps.first - begin) / kWarps * kWarps;
   const int64_t end = min_of(begin + kFixedPartSteps, steps.first + steps.count);
-  attend_tile<T, kHeadDim>(a, tile, kv_head, begin + unseen, end, act);
+  attend_tile<T, kHeadDim, CacheElements::of_model>(
+      a, tile, kv_head, {begin + unseen, end, false}, act);
 }
 
 /// One block computes all parts of a tile.
@@ -152,7 +153,7 @@ REPRISE_DEVICE void attend_fixed_share(const CudaAttentionArguments& arguments,
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }
 
-/// The contract of attention_fragments.
+/// The contract of attention_fragments. \pre no sinks, and a cache of q's type
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void fixed_attention(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;

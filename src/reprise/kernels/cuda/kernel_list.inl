@@ -46,30 +46,46 @@
     0,                                                                                       \
     linear_dots<T, T, Epilogue::silu_and_mul>)
 
-// Shared memory: [warps][16][head_dim + 2] floats.
-#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                                \
-  X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, false>)   \
-  X(attention_128_##type, CudaAttentionArguments, 128, 33280, attention_fragments<T, 128, false>) \
-  X(uniform_attention_64_##type,                                                                  \
-    CudaAttentionArguments,                                                                       \
-    128,                                                                                          \
-    16896,                                                                                        \
-    attention_fragments<T, 64, true>)                                                             \
-  X(uniform_attention_128_##type,                                                                 \
-    CudaAttentionArguments,                                                                       \
-    128,                                                                                          \
-    33280,                                                                                        \
-    attention_fragments<T, 128, true>)                                                            \
-  X(planned_attention_64_##type,                                                                  \
-    PlannedAttentionArguments,                                                                    \
-    128,                                                                                          \
-    16896,                                                                                        \
-    planned_attention_fragments<T, 64>)                                                           \
-  X(planned_attention_128_##type,                                                                 \
-    PlannedAttentionArguments,                                                                    \
-    128,                                                                                          \
-    33280,                                                                                        \
-    planned_attention_fragments<T, 128>)
+// Decoding on the tensor cores, by the size of heads. The uniform kernels of other sizes are those
+// for any batch.
+#define REPRISE_CUDA_UNIFORM_ATTENTION(X, type, T, head) \
+  X(uniform_attention_##head##_##type,                   \
+    CudaAttentionArguments,                              \
+    128,                                                 \
+    attention_shared_bytes(head),                        \
+    attention_fragments<T, head, true>)
+#define REPRISE_CUDA_DECODE_ATTENTION(X, type, T, head) \
+  X(attention_##head##_##type,                          \
+    CudaAttentionArguments,                             \
+    128,                                                \
+    attention_shared_bytes(head),                       \
+    attention_fragments<T, head, false>)                \
+  X(planned_attention_##head##_##type,                  \
+    PlannedAttentionArguments,                          \
+    128,                                                \
+    attention_shared_bytes(head),                       \
+    planned_attention_fragments<T, head>)
+// The same over caches of eight bits.
+#define REPRISE_CUDA_CODES_ATTENTION(X, type, T, head)         \
+  X(attention_of_codes_##head##_##type,                        \
+    CudaAttentionArguments,                                    \
+    128,                                                       \
+    attention_shared_bytes(head),                              \
+    attention_fragments<T, head, false, CacheElements::codes>) \
+  X(planned_attention_of_codes_##head##_##type,                \
+    PlannedAttentionArguments,                                 \
+    128,                                                       \
+    attention_shared_bytes(head),                              \
+    planned_attention_fragments<T, head, CacheElements::codes>)
+// Calls Kernel(X, type, T, head) for each size in kFragmentHeads.
+#define REPRISE_CUDA_FOR_HEADS(Kernel, X, type, T)                                            \
+  Kernel(X, type, T, 32) Kernel(X, type, T, 64) Kernel(X, type, T, 80) Kernel(X, type, T, 96) \
+      Kernel(X, type, T, 128) Kernel(X, type, T, 256)
+#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                  \
+  REPRISE_CUDA_UNIFORM_ATTENTION(X, type, T, 64)                    \
+  REPRISE_CUDA_UNIFORM_ATTENTION(X, type, T, 128)                   \
+  REPRISE_CUDA_FOR_HEADS(REPRISE_CUDA_DECODE_ATTENTION, X, type, T) \
+  REPRISE_CUDA_FOR_HEADS(REPRISE_CUDA_CODES_ATTENTION, X, type, T)
 
 // Shared memory: [warps][16][head_dim + 2] floats, then [16][head_dim + 3].
 #define REPRISE_CUDA_FIXED_ATTENTION(X, type, T)                                           \
@@ -136,24 +152,28 @@
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
 
-#define REPRISE_CUDA_LATE_KERNELS(X)                       \
-  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)          \
-  REPRISE_MODEL_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)        \
-  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows) \
-  X(kv_write, KvWriteArguments, 256, 0, kv_write)          \
-  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                  \
-  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)              \
-  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)            \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)        \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)          \
-  REPRISE_CUDA_SAMPLING_KERNELS(X)                         \
-  REPRISE_CUDA_LATE_PACKED_KERNELS(X)                      \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)        \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)          \
-  REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)          \
-  REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)            \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)        \
+#define REPRISE_CUDA_LATE_KERNELS(X)                                           \
+  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                              \
+  REPRISE_MODEL_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                            \
+  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                     \
+  X(count_experts, CountExpertsArguments, 256, 0, count_experts)               \
+  X(kv_write, KvWriteArguments, 256, 0, kv_write)                              \
+  REPRISE_CUDA_FLOAT_KERNELS(X, kv_write_quant, KvWriteQuantArguments, 256, 0) \
+  REPRISE_CUDA_FLOAT_KERNELS(                                                  \
+      X, sparse_attention, SparseAttentionArguments, 256, kSparseSharedBytes)  \
+  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                      \
+  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                  \
+  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                    \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                            \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                              \
+  REPRISE_CUDA_SAMPLING_KERNELS(X)                                             \
+  REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                          \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                            \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                              \
+  REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)                              \
+  REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)                                \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                            \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 
 // Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels

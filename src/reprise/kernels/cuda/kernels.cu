@@ -2,6 +2,7 @@
 #include "reprise/kernels/cuda/activation_kernels.cuh"
 #include "reprise/kernels/cuda/adapter_kernels.cuh"
 #include "reprise/kernels/cuda/attention_kernels.cuh"
+#include "reprise/kernels/cuda/count_experts.cuh"
 #include "reprise/kernels/cuda/expert_kernels.cuh"
 #include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
 #include "reprise/kernels/cuda/head_kernels.cuh"
@@ -15,6 +16,7 @@
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sampling_kernels.cuh"
+#include "reprise/kernels/cuda/sparse_attention_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
 #include "reprise/kernels/cuda/state_kernels.cuh"
 

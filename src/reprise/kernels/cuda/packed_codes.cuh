@@ -96,7 +96,7 @@ REPRISE_DEVICE uint32_t minus_offset(uint32_t codes, uint32_t offset) {
 }
 
 REPRISE_DEVICE void load_nibbles(const char* plane, int pair, int member, uint32_t (&codes)[4]) {
-  const Words2 words = load_pair(plane + member * 64 + pair * 8);
+  const Words2 words = load_two_words(plane + member * 64 + pair * 8);
   REPRISE_UNROLL
   for (int i = 0; i < 2; ++i) {
     codes[i] = words.word[i] & 0x0f0f0f0fU;
@@ -107,7 +107,7 @@ REPRISE_DEVICE void load_nibbles(const char* plane, int pair, int member, uint32
 /// Bits kBit of all codes, from a plane of one bit for each group.
 template <int kBit>
 REPRISE_DEVICE void add_one_bit(const char* plane, int pair, int member, uint32_t (&codes)[4]) {
-  const Words2 words = load_pair(plane + pair * 8);
+  const Words2 words = load_two_words(plane + pair * 8);
   REPRISE_UNROLL
   for (int i = 0; i < 2; ++i) {
     codes[i] |= ((words.word[i] >> member) & 0x01010101U) << kBit;
@@ -120,7 +120,7 @@ template <int kBit>
 REPRISE_DEVICE void add_two_bits(const char* plane, int pair, int member, uint32_t (&codes)[4]) {
   REPRISE_UNROLL
   for (int half = 0; half < 2; ++half) {
-    const Words2 words = load_pair(plane + half * 64 + pair * 8);
+    const Words2 words = load_two_words(plane + half * 64 + pair * 8);
     REPRISE_UNROLL
     for (int i = 0; i < 2; ++i) {
       codes[2 * half + i] |= ((words.word[i] >> (2 * member)) & 0x03030303U) << kBit;
@@ -135,14 +135,14 @@ REPRISE_DEVICE void load_codes(const char* block, int pair, int member, uint32_t
   if constexpr (kPlanes == CodePlanes::byte) {
     REPRISE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const Words2 words = load_pair(block + (4 * half + member) * 64 + pair * 8);
+      const Words2 words = load_two_words(block + (4 * half + member) * 64 + pair * 8);
       codes[2 * half] = words.word[0] ^ 0x80808080U;
       codes[2 * half + 1] = words.word[1] ^ 0x80808080U;
     }
     return;
   } else if constexpr (kPlanes == CodePlanes::iq4 || kPlanes == CodePlanes::fp4) {
     constexpr CodeTable kTable = kPlanes == CodePlanes::iq4 ? kIq4Table : kFp4Table;
-    const Words2 words = load_pair(block + member * 64 + pair * 8);
+    const Words2 words = load_two_words(block + member * 64 + pair * 8);
     look_up(kTable, words.word[0], codes[0], codes[2]);
     look_up(kTable, words.word[1], codes[1], codes[3]);
     return;
@@ -175,7 +175,7 @@ REPRISE_DEVICE ColumnPair half_pair(const char* entries, int pair) {
            as_float(Float16{static_cast<uint16_t>(word >> 16)})}};
 }
 REPRISE_DEVICE ColumnPair float_pair(const char* entries, int pair) {
-  const Words2 words = load_pair(entries + 8 * pair);
+  const Words2 words = load_two_words(entries + 8 * pair);
   return {{float_of(words.word[0]), float_of(words.word[1])}};
 }
 REPRISE_DEVICE uint32_t byte_pair(const char* entries, int pair) {

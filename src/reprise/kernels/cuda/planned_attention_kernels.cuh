@@ -135,13 +135,11 @@ REPRISE_DEVICE void planned_attention_by_rows(const PlannedAttentionArguments& p
       const int64_t token = item.begin + index / a.group_size;
       const int64_t head = kv_head * a.group_size + index % a.group_size;
       const int64_t context = max_of(0, context_of(item.r, token));
+      const SeenPositions seen = {max_of(item.first_position, window_begin_of(a, context)),
+                                  min_of(item.last_position, context),
+                                  item.first_position == 0};
       const AttentionRow row =
-          attend_row<T>(a,
-                        item.r.request,
-                        item.r.first_token + token,
-                        head,
-                        max_of(item.first_position, window_begin_of(a, context)),
-                        min_of(item.last_position, context));
+          attend_row<T>(a, item.r.request, item.r.first_token + token, head, seen);
       if (item.part < 0) {
         store_row<T>(a, item.r.first_token + token, head, row);
         continue;
@@ -161,7 +159,7 @@ REPRISE_DEVICE void planned_attention_by_rows(const PlannedAttentionArguments& p
 }
 
 /// Uses the tensor cores. \pre q is aligned to 16 bytes and so are its strides
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, CacheElements kCache = CacheElements::of_model>
 REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments& p) {
   const AttentionKernelArguments& a = p.call;
   for_each_item<T>(p, [&](const PlannedItem& item, int64_t kv_head) {
@@ -171,11 +169,12 @@ REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments&
       const AttentionTile tile = {item.r, row, num_rows, num_rows <= kAttentionWarpRows};
       const AttentionSteps steps = steps_of(a, tile);
       // Parts begin at multiples of sixteen positions.
-      const int64_t begin = max_of(steps.first, item.first_position / kAttentionWarpRows);
-      const int64_t end =
-          min_of(steps.first + steps.count, ceil_div(item.last_position, kAttentionWarpRows));
-      attend_tile<T, kHeadDim>(
-          a, tile, kv_head, begin, end, [&](int index, int d, const MergedElement& merged) {
+      const TilePart part = {
+          max_of(steps.first, item.first_position / kAttentionWarpRows),
+          min_of(steps.first + steps.count, ceil_div(item.last_position, kAttentionWarpRows)),
+          item.first_position == 0};
+      attend_tile<T, kHeadDim, kCache>(
+          a, tile, kv_head, part, [&](int index, int d, const MergedElement& merged) {
             if (item.part < 0) {
               store_attention<T>(a, tile, kv_head, index, d, merged);
               return;

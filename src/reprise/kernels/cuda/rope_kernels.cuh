@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/block.cuh"
+#include "reprise/kernels/cuda/cache_codes.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/kv_write/kv_write_arguments.h"
 #include "reprise/kernels/rope/rope_arguments.h"
@@ -97,6 +98,49 @@ REPRISE_DEVICE void rope(const RopeArguments& a) {
       });
 }
 
+/// The row of a cache of eight bits for a head of k or v. nullptr: the token has no slot.
+REPRISE_DEVICE char* codes_place(const RopeAndCache& to, int64_t token, int64_t head) {
+  const int64_t slot = to.slot_mapping[token];
+  if (slot < 0 || slot >= to.num_slots) return nullptr;
+  const int64_t h = (head - to.heads) % to.kv_heads;
+  const int64_t row =
+      (slot / to.block_size * to.kv_heads + h) * to.block_size + slot % to.block_size;
+  const bool is_value = head >= to.heads + to.kv_heads;
+  return static_cast<char*>(is_value ? to.value_cache : to.key_cache) + row * to.rows.row_bytes;
+}
+
+/// Writes a head of k, after norm and rotation, or of v to a cache of eight bits. The bits are
+/// those of the head that a cache of the model's type gets, quantised.
+template <typename T>
+REPRISE_DEVICE void write_head_of_codes(const RopeAndCache& to,
+                                        int64_t token,
+                                        int64_t head,
+                                        const T* x) {
+  char* place = codes_place(to, token, head);
+  if (place == nullptr) return;
+  if (head >= to.heads + to.kv_heads) {
+    write_codes(
+        to.rows, to.head_dim, to.rows.v_scale, place, [&](int64_t i) { return as_float(x[i]); });
+    return;
+  }
+  const auto* norm = static_cast<const T*>(to.k_norm);
+  const Team team{lane_index(), kWarpSize};
+  const float scale = norm == nullptr ? 1.0F : rms_norm_scale(x, to.head_dim, to.epsilon, team);
+  const float* table = rope_row(to.cos_sin, to.positions[token], to.max_position, to.table_stride);
+  const int64_t half = to.head_dim / 2;
+  write_codes(to.rows, to.head_dim, to.rows.k_scale, place, [&](int64_t i) {
+    const int64_t pair = i < half ? i : i - half;
+    T rotated[2];
+    rotate_pair(normed(x, norm, pair, scale),
+                normed(x, norm, half + pair, scale),
+                table[pair],
+                table[half + pair],
+                rotated,
+                rotated + 1);
+    return as_float(i < half ? rotated[0] : rotated[1]);
+  });
+}
+
 template <typename T>
 REPRISE_DEVICE void rope_kv_write(const RopeKvWriteArguments& a) {
   const RopeAndCache& to = a.to;
@@ -108,6 +152,10 @@ REPRISE_DEVICE void rope_kv_write(const RopeKvWriteArguments& a) {
     const StridedHeads& from = is_query ? a.q : (place.side == HeadSide::v ? a.v : a.k);
     const int64_t h = is_query ? head : (head - to.heads) % to.kv_heads;
     const T* x = static_cast<const T*>(from.x) + token * from.token_stride + h * from.head_stride;
+    if (!is_query && to.rows.type != CacheType::like_model) {
+      write_head_of_codes(to, token, head, x);
+      return;
+    }
     if (place.side == HeadSide::v) {
       for (int64_t i = lane_index(); i < to.head_dim; i += kWarpSize) place.out[i] = x[i];
       return;
@@ -133,6 +181,27 @@ REPRISE_DEVICE void kv_write(const KvWriteArguments& a) {
                  : static_cast<const char*>(a.k) + token * a.k_token_stride + h * a.k_head_stride;
     char* cache = static_cast<char*>(is_value ? a.value_cache : a.key_cache);
     copy_bytes(from, cache + row * a.head_bytes, a.head_bytes, lane_index(), kWarpSize);
+  });
+}
+
+/// The same for caches of eight bits. Strides are in elements of type T.
+template <typename T>
+REPRISE_DEVICE void kv_write_quant(const KvWriteQuantArguments& a) {
+  for_each_head(a.tokens_per_block, a.num_tokens, 2 * a.kv_heads, [&](int64_t token, int64_t head) {
+    const int64_t slot = a.slot_mapping[token];
+    if (slot < 0 || slot >= a.num_slots) return;
+    const bool is_value = head >= a.kv_heads;
+    const int64_t h = head % a.kv_heads;
+    const int64_t row = (slot / a.block_size * a.kv_heads + h) * a.block_size + slot % a.block_size;
+    const T* x = is_value
+                     ? static_cast<const T*>(a.v) + token * a.v_token_stride + h * a.v_head_stride
+                     : static_cast<const T*>(a.k) + token * a.k_token_stride + h * a.k_head_stride;
+    char* cache = static_cast<char*>(is_value ? a.value_cache : a.key_cache);
+    write_codes(a.rows,
+                a.head_dim,
+                is_value ? a.rows.v_scale : a.rows.k_scale,
+                cache + row * a.rows.row_bytes,
+                [&](int64_t i) { return as_float(x[i]); });
   });
 }
 

@@ -14,11 +14,8 @@ namespace {
 
 void require_at_most(const char* what, int64_t size, int64_t most) {
   if (size <= most) return;
-  throw InvalidArgument(
-      fmt::format("sparse attention: {} {} are more than the {} that the CPU kernel supports",
-                  size,
-                  what,
-                  most));
+  throw InvalidArgument(fmt::format(
+      "sparse attention: {} {} are more than the {} that the kernels support", size, what, most));
 }
 
 }  // namespace
