@@ -113,9 +113,7 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
 
 PackedKernels packed_linear_kernels() { return {&packed_linear_8, &packed_linear_16}; }
 
-PackedKernels packed_linear_silu_and_mul_kernels() {
-  return {&packed_linear_silu_and_mul_8, &packed_linear_silu_and_mul_16};
-}
+const Kernel& packed_linear_silu_and_mul_kernel() { return packed_linear_silu_and_mul_8; }
 
 const Kernel& packed_expert_linear_kernel() { return packed_expert_linear; }
 

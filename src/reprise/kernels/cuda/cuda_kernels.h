@@ -63,7 +63,8 @@ struct PackedKernels {
   const device::Kernel* for_16_rows;
 };
 [[nodiscard]] PackedKernels packed_linear_kernels();
-[[nodiscard]] PackedKernels packed_linear_silu_and_mul_kernels();
+/// For up to eight rows.
+[[nodiscard]] const device::Kernel& packed_linear_silu_and_mul_kernel();
 [[nodiscard]] const device::Kernel& packed_expert_linear_kernel();
 /// What turns packed weights and quantised rows into numbers. \throws InvalidArgument when `dtype`
 /// is not a float type

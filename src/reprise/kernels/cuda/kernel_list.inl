@@ -132,11 +132,10 @@
     256,                                                             \
     packed_shared_bytes(tiles, parts),                               \
     packed_linear<tiles, epilogue>)
-#define REPRISE_CUDA_EARLY_PACKED_KERNELS(X)                                                 \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_8, 1, 1, Epilogue::none)                      \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_16, 2, 1, Epilogue::none)                     \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_silu_and_mul_8, 1, 2, Epilogue::silu_and_mul) \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_silu_and_mul_16, 2, 2, Epilogue::silu_and_mul)
+#define REPRISE_CUDA_EARLY_PACKED_KERNELS(X)                             \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_8, 1, 1, Epilogue::none)  \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_16, 2, 1, Epilogue::none) \
+  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_silu_and_mul_8, 1, 2, Epilogue::silu_and_mul)
 #define REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
   REPRISE_CUDA_FLOAT_KERNELS(X, quantize_blocks, QuantizeBlocksArguments, 256, 0)           \
   REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm_quantize_blocks, QuantizeBlocksArguments, 256, 64) \

@@ -52,19 +52,25 @@ inline constexpr int kPackedChunkBytes = 2176;
 /// each of eight rows gives to a fragment lie in different banks.
 inline constexpr int kPackedRowBytes = 160;
 inline constexpr int kPackedRowStride = 176;
-/// Sums of a row in shared memory: sixteen columns, and room that keeps rows in different banks.
-inline constexpr int kPackedSumStride = 20;
+/// Sums of a row in shared memory: sixteen columns, and one that keeps rows in different banks.
+inline constexpr int kPackedSumStride = 17;
 
-/// Chunks that a warp has in flight. With more rows a chunk of them takes more room.
-constexpr int packed_slots(int tiles) { return tiles == 1 ? 3 : 2; }
+/// Chunks that a warp has in flight. With more rows or two panels a chunk takes more room.
+constexpr int packed_slots(int tiles, int parts) { return tiles == 1 && parts == 1 ? 3 : 2; }
 constexpr int packed_slot_bytes(int tiles, int parts) {
   return parts * kPackedChunkBytes + tiles * kFragmentRows * kPackedRowStride;
 }
 /// Dynamic shared memory of kernels with `tiles` fragments of eight rows and `parts` panels.
 constexpr uint32_t packed_shared_bytes(int tiles, int parts) {
   return static_cast<uint32_t>(kLinearWarps *
-                               (packed_slots(tiles) * packed_slot_bytes(tiles, parts) +
+                               (packed_slots(tiles, parts) * packed_slot_bytes(tiles, parts) +
                                 parts * tiles * kFragmentRows * kPackedSumStride * 4));
 }
+
+/// The least that GPUs of compute capability 8.0 or newer give to a block.
+inline constexpr uint32_t kLeastSharedBytes = 99 << 10;
+static_assert(packed_shared_bytes(1, 1) <= kLeastSharedBytes &&
+              packed_shared_bytes(2, 1) <= kLeastSharedBytes &&
+              packed_shared_bytes(1, 2) <= kLeastSharedBytes);
 
 }  // namespace reprise::kernels::cuda

@@ -79,34 +79,40 @@ PackedLinearArguments arguments_of(const PackedCall& call) {
 /// The most panels that a weight of so many outputs can have: parts may end within a panel.
 int64_t most_panels(int64_t outputs) { return num_panels(outputs) + PanelHeader::kMaxParts - 1; }
 
-/// As many blocks as multiprocessors have room for, by the shared memory that they need.
-uint32_t blocks_of(const device::Kernel& kernel, int64_t items, const PackedMachine& machine) {
-  constexpr uint32_t kSharedBytes = 100 << 10;  // of one of two blocks on a multiprocessor
-  const int blocks = kernel.cuda.shared_bytes <= kSharedBytes ? kBlocksOfProducts : 1;
-  return static_cast<uint32_t>(std::min(items, int64_t{blocks} * machine.num_multiprocessors));
+/// Two blocks fit on a multiprocessor of a GPU for servers, by the shared memory that they need.
+uint32_t blocks_of(int64_t items, const PackedMachine& machine) {
+  return static_cast<uint32_t>(
+      std::min(items, int64_t{kBlocksOfProducts} * machine.num_multiprocessors));
 }
 
-bool launch_linear(const OpRun& run,
-                   const PackedKernels& kernels,
-                   const PackedCall& call,
-                   const PackedMachine& machine) {
+bool launch_rows(const OpRun& run,
+                 const device::Kernel& kernel,
+                 int64_t rows_of_tile,
+                 const PackedCall& call,
+                 const PackedMachine& machine) {
   if (call.residual.defined()) require_dense_rows(call.residual, "linear");
-  const PackedLinearArguments arguments = arguments_of(call);
-  const int64_t rows = call.x.size(0);
-  if (rows == 0) return false;
-  const bool is_few = rows <= kFragmentRows;
-  const device::Kernel& kernel = is_few ? *kernels.for_8_rows : *kernels.for_16_rows;
-  const int64_t row_tiles = ceil_div(rows, (is_few ? 1 : 2) * kFragmentRows);
+  const int64_t items = most_panels(call.out.size(1)) * ceil_div(call.x.size(0), rows_of_tile);
+  if (call.x.size(0) == 0) return false;
   return launch(run.stream,
                 kernel,
-                blocks_of(kernel, most_panels(call.out.size(1)) * row_tiles, machine),
-                arguments,
+                blocks_of(items, machine),
+                arguments_of(call),
                 std::array{writes(call.out),
                            reads(call.x),
                            reads(call.weight),
                            reads(call.bias),
                            reads(call.residual),
                            reads(call.num_rows)});
+}
+
+bool launch_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  const PackedKernels kernels = packed_linear_kernels();
+  const bool is_few = call.x.size(0) <= kFragmentRows;
+  return launch_rows(run,
+                     is_few ? *kernels.for_8_rows : *kernels.for_16_rows,
+                     (is_few ? 1 : 2) * kFragmentRows,
+                     call,
+                     machine);
 }
 
 /// A product of many rows by the library; undefined where it does not compute it. `dtype` is that
@@ -135,15 +141,22 @@ bool launch_whole(const OpRun& run, const PackedCall& call, const PackedMachine&
                  run.executor, *machine.library, call.x, call.weight, call.bias, call.out)) {
     return true;
   }
-  return launch_linear(run, packed_linear_kernels(), call, machine);
+  return launch_linear(run, call, machine);
 }
 
+/// With more than eight rows the product of gates and ups is stored in memory of the pool.
 bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
-  const Tensor product = expanded_product(run, call, call.weight.dtype(), machine);
-  if (product.defined()) {
-    return kernels::launch_silu_and_mul(run.stream, run.kernels, product, call.out);
+  const int64_t rows = call.x.size(0);
+  if (rows <= kFragmentRows) {
+    return launch_rows(run, packed_linear_silu_and_mul_kernel(), kFragmentRows, call, machine);
   }
-  return launch_linear(run, packed_linear_silu_and_mul_kernels(), call, machine);
+  Tensor product = expanded_product(run, call, call.weight.dtype(), machine);
+  if (!product.defined()) {
+    product = run.executor.allocate({call.weight.dtype(), {rows, call.weight.size(0)}});
+    launch_linear(
+        run, {.x = call.x, .weight = call.weight, .out = product, .bias = call.bias}, machine);
+  }
+  return kernels::launch_silu_and_mul(run.stream, run.kernels, product, call.out);
 }
 
 /// Two launches: the result of the product is stored in memory of the pool.
@@ -174,7 +187,7 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
   return launch(
       run.stream,
       kernel,
-      blocks_of(kernel, out.size(1) / kPanelColumns * out.size(0), machine),
+      blocks_of(out.size(1) / kPanelColumns * out.size(0), machine),
       arguments,
       std::array{
           writes(out), reads(in["x"]), reads(in["weight"]), reads(in["bias"]), reads(experts)});

@@ -186,7 +186,7 @@ struct ItemPanels {
 /// The ring of a warp in shared memory: chunks of panels, each with the same chunk of the rows.
 template <int kTiles, int kParts, typename Items>
 struct PackedRing {
-  static constexpr int kSlots = packed_slots(kTiles);
+  static constexpr int kSlots = packed_slots(kTiles, kParts);
   static constexpr int kSlotBytes = packed_slot_bytes(kTiles, kParts);
   using Cursor = PackedCursor<kTiles, kParts, Items>;
 
