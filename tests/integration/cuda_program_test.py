@@ -7,7 +7,9 @@ A step takes some tenths of a second here, so requests are few and short. Uses o
 """
 
 import json
+import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -125,6 +127,36 @@ class CudaProgram(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("--batch-invariant: the attention backend FLASHINFER", done.stderr)
 
+    def steps_of(self, done):
+        """How many steps each kind of replay took: equal numbers mean that equally many drafts were accepted."""
+        return re.search(r"replayed .* steps", done.stderr).group(0)
+
+    def test_drafts_of_every_method_answer_as_without_drafts_and_are_accepted_as_on_the_cpu(self):
+        expected = self.generate(self.cpu_program, "--device", "cpu").stdout
+        head = Path(serve_test.MODEL).parent / "reprise-tiny-eagle3"
+        modes = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+        for drafts, its_modes in (({"method": "ngram", "prompt_lookup_min": 1}, modes[-1:]),
+                                  ({"method": "suffix"}, modes[-1:]),
+                                  ({"method": "draft_model", "model": serve_test.MODEL}, modes[-1:]),
+                                  ({"method": "eagle3", "model": str(head)}, modes)):
+            for mode in its_modes:
+                options = ("--speculative-config", json.dumps({**drafts, "num_speculative_tokens": 3}),
+                           "--kv-cache-memory-bytes", "4M", "--compilation-config", json.dumps({"cudagraph_mode": mode}))
+                with self.subTest(method=drafts["method"], mode=mode):
+                    cpu = self.generate(self.cpu_program, "--device", "cpu", *options)
+                    gpu = self.generate(serve_test.BINARY, "--device", "cuda", *options)
+                    self.assertEqual((cpu.stdout, gpu.stdout), (expected, expected))
+                    self.assertEqual(self.steps_of(gpu), self.steps_of(cpu))
+                    if drafts["method"] in ("draft_model", "eagle3"):
+                        self.assertLess(sum(map(int, re.findall(r"\d+", self.steps_of(gpu)))), 6, "no draft was accepted")
+
+    def test_a_cache_of_eight_bits_generates_what_the_cpu_generates(self):
+        for dtype in ("fp8", "fp8_e5m2", "int8_per_token_head"):
+            options = ("--kv-cache-dtype", dtype, "--kv-cache-memory-bytes", "4M")
+            with self.subTest(dtype=dtype):
+                expected = self.generate(self.cpu_program, "--device", "cpu", *options).stdout
+                self.assertEqual(self.generate(serve_test.BINARY, "--device", "cuda", *options).stdout, expected)
+
     def copy_of(self, golden):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -209,6 +241,46 @@ class CudaProgram(unittest.TestCase):
             vectors.append([x for item in answer["data"] for x in item["embedding"]])
         self.assertEqual(len(vectors[0]), len(vectors[1]))
         self.assertLess(max(abs(a - b) for a, b in zip(*vectors)), 1e-5)
+
+    def test_a_gpu_and_a_cpu_exchange_prompts(self):
+        expected = self.generate(self.cpu_program, "--device", "cpu").stdout
+
+        def start(device, role, **more):
+            config = {"kv_connector": "TcpConnector", "kv_role": role, **more}
+            server = serve_test.Server(*LIMITS, "--device", device, "--kv-cache-memory-bytes", "4M", "--kv-transfer-config",
+                                       json.dumps(config), REPRISE_KV_TRANSFER_SECRET="a secret of sixteen bytes or more")
+            self.addCleanup(server.stop, 9)
+            return server
+
+        for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
+            with self.subTest(first=first, second=second), socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+                free.close()
+                producer = start(first, "kv_producer", kv_port=port)
+                consumer = start(second, "kv_consumer", kv_connector_extra_config={"peers": [f"127.0.0.1:{port}"]})
+                asked = {"do_remote_decode": True, "do_remote_prefill": False}
+                status, answer = producer.post("/v1/completions", {**STORY, "max_tokens": 1, "kv_transfer_params": asked})
+                self.assertEqual(status, 200, answer)
+                text = self.complete(consumer, kv_transfer_params=answer["kv_transfer_params"])
+                self.assertEqual("Once upon a time" + text, expected.rstrip("\n"))
+
+    def test_the_tokens_of_experts_are_counted_as_on_the_cpu(self):
+        serve_test.MODEL, story_model = str(self.copy_of("architectures/qwen3-moe")), serve_test.MODEL
+        self.addCleanup(setattr, serve_test, "MODEL", story_model)
+        binary = serve_test.BINARY
+        self.addCleanup(setattr, serve_test, "BINARY", binary)
+        counts = []
+        for program, device in ((binary, "cuda"), (str(self.cpu_program), "cpu")):
+            serve_test.BINARY = program
+            server = serve_test.Server("--dtype", "float32", "--max-num-seqs", "2", "--max-num-batched-tokens", "32",
+                                       "--max-model-len", "32", "--disable-compile-cache", "--kv-cache-memory-bytes", "4M",
+                                       "--expert-counters", "--device", device)
+            self.addCleanup(server.stop, 9)
+            self.complete(server, prompt="Zebras run", max_tokens=4, ignore_eos=True)
+            _, metrics = server.request("GET", "/metrics")
+            counts.append(sorted(re.findall(r"^reprise:expert_tokens_total\{.*$", metrics.decode(), re.M)))
+        self.assertTrue(counts[0])
+        self.assertEqual(*counts)
 
     def test_the_cache_takes_its_part_of_the_devices_memory(self):
         def start(part):

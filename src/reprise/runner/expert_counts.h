@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,13 +12,17 @@
 
 namespace reprise::runner {
 
-/// The op that counts. \post its address must not change once a model uses it
-[[nodiscard]] CustomOp make_expert_counter();
+/// The op that counts. `kernel`: counts on a GPU; nullptr: the device is a CPU. \post the op's
+/// address must not change once a model uses it
+[[nodiscard]] CustomOp make_expert_counter(const device::Kernel* kernel = nullptr);
 inline constexpr std::string_view kExpertCounterName = "reprise::count_experts";
 
 /// The number of tokens that each expert of each layer got since the start. Steps count on the
-/// device, in persistent memory that programs and graphs refer to as state. collect() may run on
-/// another thread than steps. Only for CPUs.
+/// device, in persistent memory that programs and graphs refer to as state.
+///
+/// On a CPU, collect() may run on another thread than steps. A GPU's counts are copied by a stream
+/// of their own, so collect() does not wait for steps that are in flight: it gets what they have
+/// counted so far, and a later call gets the rest.
 class ExpertCounts {
  public:
   /// `op`: from make_expert_counter(); borrowed. \pre the model has experts
@@ -39,7 +44,7 @@ class ExpertCounts {
   /// flight
   [[nodiscard]] std::vector<std::byte> save() const;
   void restore(std::span<const std::byte> counts) noexcept;
-  /// Adds the counts since the last call to the totals.
+  /// Adds the counts since the last call to the totals. \throws DeviceError
   void collect();
   /// The layers with experts.
   [[nodiscard]] std::span<const int32_t> layers() const noexcept { return layers_; }
@@ -48,11 +53,13 @@ class ExpertCounts {
 
  private:
   device::Buffer buffer_;
+  std::unique_ptr<device::Stream> copies_;  // nullptr: the host reads the memory itself
   models::ExpertCounting counting_;
   std::vector<Tensor> tensors_;
   std::vector<int32_t> layers_;
   std::vector<uint64_t> totals_;
-  std::vector<uint32_t> last_;  // the counts of the device at the last collect(); they wrap around
+  std::vector<int32_t> copied_;  // the counts of a device whose memory the host cannot read
+  std::vector<uint32_t> last_;   // the counts of the device at the last collect(); they wrap around
 };
 
 }  // namespace reprise::runner

@@ -48,7 +48,9 @@ GraphTrial::GraphTrial(ModelRunner& runner, ExpertCounts* counts)
               .count = to_size(runner.kv_cache().layout().num_blocks)},
       slots_{.tensors = runner.states().tensors(),
              .count = to_size(runner.states().layout().num_slots)} {
-  if (counts_ != nullptr) counts_before_ = counts_->save();
+  if (counts_ == nullptr) return;
+  runner.execution().stream().synchronize();  // a warm-up may still count
+  counts_before_ = counts_->save();
 }
 
 GraphTrial::~GraphTrial() {

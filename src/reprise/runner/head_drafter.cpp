@@ -1,7 +1,6 @@
 #include "reprise/runner/head_drafter.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -38,7 +37,9 @@ HeadDrafter::HeadDrafter(ModelRunner& runner,
                      static_cast<size_t>(head.feature_size())),
       features_(runner.execution().device().allocate(feature_bytes_ *
                                                      static_cast<size_t>(options.max_num_tokens))),
-      kept_hidden_(hidden_bytes_ * static_cast<size_t>(options.max_num_reqs)),
+      kept_hidden_(runner.execution().device().allocate(hidden_bytes_ *
+                                                        static_cast<size_t>(options.max_num_reqs))),
+      most_likely_(runner, options.row_sampler, options.max_num_reqs),
       ledger_(options.max_num_tokens) {
   const kv_cache::KvCacheLayout& layout = runner.kv_cache().layout();
   REPRISE_ASSERT(
@@ -55,6 +56,7 @@ HeadDrafter::HeadDrafter(ModelRunner& runner,
   parts_.reserve(max_num_reqs);
   rows_.reserve(max_num_reqs);
   drafting_.reserve(max_num_reqs);
+  tokens_.reserve(max_num_reqs);
   block_ids_.resize(max_num_reqs);
   const BatchLimits& limits = runner.input_batch().limits();
   for (auto& ids : block_ids_) ids.reserve(static_cast<size_t>(limits.max_blocks_per_req) + 1);
@@ -106,9 +108,7 @@ void HeadDrafter::run_first_step(const ModelStep& step, const StepResult& result
                                     .num_logits = num_logits};
   const StepResult& of_head = runner_->execute(batch_, facts);
   ledger_.record(facts, of_head.decision);
-  if (num_logits == 0) return;
-  runner_->wait();
-  take_first_drafts(of_head);
+  if (num_logits > 0) take_first_drafts(of_head);
 }
 
 /// Selects the tokens of the step that are final now. The head reads each of them together with the
@@ -148,11 +148,11 @@ void HeadDrafter::stage_features(const Tensor& auxiliary, int32_t num_rows) {
       auxiliary.defined() && auxiliary.is_dense() && auxiliary.size(1) == head_->feature_size(),
       "the main model gives no hidden states for its draft head");
   Execution& execution = runner_->execution();
-  execution.stream().synchronize();
+  device::Stream& stream = execution.stream();
   const auto* from = static_cast<const std::byte*>(auxiliary.data());
   auto* to = static_cast<std::byte*>(features_.data());
   for (const Part& part : parts_) {
-    std::memcpy(to + static_cast<size_t>(part.row) * feature_bytes_,
+    stream.copy(to + static_cast<size_t>(part.row) * feature_bytes_,
                 from + static_cast<size_t>(part.source_row) * feature_bytes_,
                 static_cast<size_t>(part.num_tokens) * feature_bytes_);
   }
@@ -160,21 +160,21 @@ void HeadDrafter::stage_features(const Tensor& auxiliary, int32_t num_rows) {
                                          features_.data(),
                                          execution.executor());
   const Tensor combined = head_->combine(features);
-  execution.stream().synchronize();
-  std::memcpy(runner_->hidden_memory().data,
+  stream.copy(runner_->hidden_memory().data,
               combined.data(),
               static_cast<size_t>(num_rows) * hidden_bytes_);
 }
 
 void HeadDrafter::take_first_drafts(const StepResult& result) {
-  int32_t logits_row = 0;
+  const std::span<const int32_t> tokens = most_likely(result, result.num_logits);
+  size_t logits_row = 0;
   for (size_t i = 0; i < batch_.size(); ++i) {
     const scheduler::StepEntry& request = batch_[i];
     if (!request.samples) continue;
     const size_t index = rows_.size();
     rows_.push_back({.request_id = static_cast<uint64_t>(request.request->id()),
                      .num_known = request.num_computed_tokens + parts_[i].num_tokens + 1,
-                     .first_draft = most_likely(runner_->logits_row(result, logits_row++)),
+                     .first_draft = tokens[logits_row++],
                      .index = index});
     keep_hidden(index, result.auxiliary, parts_[i].row + parts_[i].num_tokens - 1);
     block_ids_[index].assign(request.block_ids.begin(), request.block_ids.end());
@@ -230,7 +230,7 @@ void HeadDrafter::draft(size_t index) {
     if (std::cmp_less_equal(block_ids.size(), position / block_size)) {
       block_ids.push_back(next_scratch_block(row));
     }
-    std::memcpy(
+    runner_->execution().stream().copy(
         static_cast<std::byte*>(runner_->hidden_memory().data) + batch_.size() * hidden_bytes_,
         hidden_of(row.index),
         hidden_bytes_);
@@ -249,10 +249,10 @@ void HeadDrafter::draft(size_t index) {
                                     .num_logits = num_rows};
   const StepResult& result = runner_->execute(batch_, facts);
   ledger_.record(facts, result.decision);
-  runner_->wait();
+  const std::span<const int32_t> tokens = most_likely(result, num_rows);
   for (int32_t i = 0; i < num_rows; ++i) {
     const Row& row = *drafting_[static_cast<size_t>(i)];
-    row.request->drafts[index] = most_likely(runner_->logits_row(result, i));
+    row.request->drafts[index] = tokens[static_cast<size_t>(i)];
     ++row.request->num_drafts;
     keep_hidden(row.index, result.auxiliary, i);
   }
@@ -267,16 +267,19 @@ kv_cache::BlockId HeadDrafter::next_scratch_block(Row& row) {
   return kv_cache::BlockId{static_cast<int32_t>(first + row.num_scratch_blocks++)};
 }
 
-int32_t HeadDrafter::most_likely(std::span<const float> logits) const {
-  const auto row = std::ranges::max_element(logits) - logits.begin();
+std::span<const int32_t> HeadDrafter::most_likely(const StepResult& result, int32_t count) {
   const std::vector<int32_t>& ids = head_->target_ids();
-  return ids.empty() ? static_cast<int32_t>(row) : ids[static_cast<size_t>(row)];
+  tokens_.clear();
+  for (const int32_t row : most_likely_.choose(result, count)) {
+    tokens_.push_back(ids.empty() ? row : ids[static_cast<size_t>(row)]);
+  }
+  return tokens_;
 }
 
 /// Copies the hidden state that the next step of this request reads, because the memory of the
 /// result is soon reused.
 void HeadDrafter::keep_hidden(size_t index, const Tensor& auxiliary, int32_t row) {
-  std::memcpy(
+  runner_->execution().stream().copy(
       hidden_of(index),
       static_cast<const std::byte*>(auxiliary.data()) + static_cast<size_t>(row) * hidden_bytes_,
       hidden_bytes_);

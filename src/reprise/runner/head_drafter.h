@@ -10,6 +10,7 @@
 #include "reprise/kv_cache/block_pool.h"
 #include "reprise/models/draft_head.h"
 #include "reprise/runner/input_batch.h"
+#include "reprise/runner/most_likely_tokens.h"
 #include "reprise/runner/step_result.h"
 #include "reprise/speculative/drafter.h"
 
@@ -24,6 +25,7 @@ struct HeadDrafterOptions {
   int32_t max_model_len = 0;   // the head predicts nothing behind these positions
   int32_t num_speculative_tokens = 0;
   int64_t num_main_blocks = 0;  // cache blocks of the main model, including the null block
+  kernels::RowSampler* row_sampler = nullptr;  // of the head's logits; nullptr: the host chooses
 };
 
 /// Proposes what a draft head predicts from the hidden states of the main model (EAGLE, MTP).
@@ -43,7 +45,9 @@ struct HeadDrafterOptions {
 /// All drafts are the most likely tokens. If a step fails, nothing is proposed; the entries that it
 /// should have written then make later drafts worse, and never an answer wrong.
 ///
-/// Borrows runner and head. Belongs to one thread. \pre the memory of the device is the host's
+/// Hidden states stay on the device: the runner's stream copies them in the order of the steps.
+///
+/// Borrows runner and head. Belongs to one thread.
 class HeadDrafter final : public speculative::Drafter {
  public:
   /// \pre the runner's cache has num_blocks() blocks, and its graphs have the decode widths of the
@@ -99,9 +103,10 @@ class HeadDrafter final : public speculative::Drafter {
   [[nodiscard]] Row* find_row(const speculative::DraftRequest& request);
   void draft(size_t index);
   [[nodiscard]] kv_cache::BlockId next_scratch_block(Row& row);
-  [[nodiscard]] int32_t most_likely(std::span<const float> logits) const;
+  /// The target's most likely tokens, of the first `count` rows of a step of the head.
+  [[nodiscard]] std::span<const int32_t> most_likely(const StepResult& result, int32_t count);
   [[nodiscard]] std::byte* hidden_of(size_t index) noexcept {
-    return kept_hidden_.data() + index * hidden_bytes_;
+    return static_cast<std::byte*>(kept_hidden_.data()) + index * hidden_bytes_;
   }
   void keep_hidden(size_t index, const Tensor& auxiliary, int32_t row);
 
@@ -111,7 +116,9 @@ class HeadDrafter final : public speculative::Drafter {
   size_t hidden_bytes_;   // of one row that the head reads
   size_t feature_bytes_;  // bytes of one row of the main model's hidden states
   device::Buffer features_;
-  std::vector<std::byte> kept_hidden_;  // one row per Row
+  device::Buffer kept_hidden_;  // one row per Row
+  MostLikelyTokens most_likely_;
+  std::vector<int32_t> tokens_;  // the target's tokens of one step
   cudagraph::DispatchLedger ledger_;
   std::vector<scheduler::StepEntry> batch_;
   std::vector<Part> parts_;                                // by batch_

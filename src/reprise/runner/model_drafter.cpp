@@ -15,6 +15,7 @@ ModelDrafter::ModelDrafter(ModelRunner& runner, const ModelDrafterOptions& optio
       kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
                         static_cast<int>(runner.kv_cache().layout().block_size),
                         options.prefix_caching),
+      most_likely_(runner, options.row_sampler, options.max_num_reqs),
       sampler_(options.vocab_size),
       ledger_(options.max_num_tokens),
       sequences_(static_cast<size_t>(options.max_num_reqs)) {
@@ -236,28 +237,52 @@ void ModelDrafter::run_rows(std::span<Row*> rows, size_t index) {
                                     .num_logits = num_rows};
   const StepResult& result = runner_->execute(batch_, facts);
   ledger_.record(facts, result.decision);
+  take_drafts(rows, index, result);
+}
+
+/// Chooses draft `index` of rows, which have the first rows of the logits.
+void ModelDrafter::take_drafts(std::span<Row*> rows, size_t index, const StepResult& result) {
+  if (std::ranges::all_of(rows, [this](const Row* row) { return wants_most_likely(*row); })) {
+    const std::span<const int32_t> tokens =
+        most_likely_.choose(result, static_cast<int32_t>(rows.size()));
+    for (size_t i = 0; i < rows.size(); ++i) add_draft(*rows[i], index, tokens[i]);
+    return;
+  }
   runner_->wait();
-  for (int32_t i = 0; i < num_rows; ++i) {
-    choose(*rows[static_cast<size_t>(i)], index, runner_->logits_row(result, i));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    sample(*rows[i], index, runner_->logits_row(result, static_cast<int32_t>(i)));
   }
 }
 
-/// Writes draft `index` of a row. If there is no token to propose, the row gets no further drafts.
-void ModelDrafter::choose(Row& row, size_t index, std::span<const float> logits) {
-  speculative::DraftRequest& request = *row.request;
-  const bool is_greedy = request.next.params->is_greedy();
-  if (!is_greedy && options_.sample_method == speculative::DraftSampleMethod::greedy) {
-    sampled_.token_id = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
-    sampled_.status = sampling::SamplingStatus::ok;
-  } else {
-    sampling::SamplingInput input = request.sampling_at(index);
-    input.logits = logits;
-    sampler_.sample(input, sampled_);
+/// Whether the draft is the token with the largest logit.
+bool ModelDrafter::wants_most_likely(const Row& row) const {
+  const sampling::SamplingParams& params = *row.request->next.params;
+  if (!params.is_greedy()) {
+    return options_.sample_method == speculative::DraftSampleMethod::greedy;
   }
-  if (sampled_.status != sampling::SamplingStatus::ok) return;
-  request.drafts[index] = sampled_.token_id;
-  row.sequence->drafts.push_back(sampled_.token_id);
-  ++request.num_drafts;
+  return params.repetition_penalty == 1 && params.presence_penalty == 0 &&
+         params.frequency_penalty == 0 && params.logit_bias.empty() &&
+         params.allowed_token_ids.empty() && params.bad_words_token_ids.empty() &&
+         row.request->next.suppressed_token_ids.empty() && row.request->next.allowed_mask.empty();
+}
+
+/// Samples draft `index` with the request's own parameters. If there is no token to propose, the
+/// row gets no further drafts.
+void ModelDrafter::sample(Row& row, size_t index, std::span<const float> logits) {
+  if (wants_most_likely(row)) {
+    const auto token = std::ranges::max_element(logits) - logits.begin();
+    return add_draft(row, index, static_cast<int32_t>(token));
+  }
+  sampling::SamplingInput input = row.request->sampling_at(index);
+  input.logits = logits;
+  sampler_.sample(input, sampled_);
+  if (sampled_.status == sampling::SamplingStatus::ok) add_draft(row, index, sampled_.token_id);
+}
+
+void ModelDrafter::add_draft(Row& row, size_t index, int32_t token) {
+  row.request->drafts[index] = token;
+  row.sequence->drafts.push_back(token);
+  ++row.request->num_drafts;
 }
 
 /// Lets other requests find the tokens that no later step writes again.

@@ -9,6 +9,7 @@
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/runner/input_batch.h"
+#include "reprise/runner/most_likely_tokens.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/speculative/drafter.h"
 
@@ -25,6 +26,7 @@ struct ModelDrafterOptions {
   kv_cache::PrefixCaching prefix_caching = kv_cache::PrefixCaching::on;
   /// How drafts of random answers are chosen; see speculative::DraftSampleMethod.
   speculative::DraftSampleMethod sample_method = speculative::DraftSampleMethod::greedy;
+  kernels::RowSampler* row_sampler = nullptr;  // of the draft model's logits; nullptr: none
 };
 
 /// Proposes what another, smaller model would answer. The draft model has its own runner with its
@@ -95,12 +97,16 @@ class ModelDrafter final : public speculative::Drafter {
   void catch_up();
   void draft(size_t index);
   void run_rows(std::span<Row*> rows, size_t index);
-  void choose(Row& row, size_t index, std::span<const float> logits);
+  void take_drafts(std::span<Row*> rows, size_t index, const StepResult& result);
+  [[nodiscard]] bool wants_most_likely(const Row& row) const;
+  void sample(Row& row, size_t index, std::span<const float> logits);
+  static void add_draft(Row& row, size_t index, int32_t token);
   void close_row(Row& row);
 
   ModelRunner* runner_;
   ModelDrafterOptions options_;
   kv_cache::KvCacheManager kv_cache_manager_;
+  MostLikelyTokens most_likely_;
   sampling::Sampler sampler_;
   sampling::SampledToken sampled_;
   cudagraph::DispatchLedger ledger_;

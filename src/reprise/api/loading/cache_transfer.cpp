@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "reprise/api/loading/draft_model.h"
-#include "reprise/api/loading/engine_device.h"
 #include "reprise/api/loading/loaded_engine.h"
 #include "reprise/api/options/resolved_options.h"
 #include "reprise/base/error.h"
@@ -28,9 +27,6 @@ namespace fs = std::filesystem;
 
 void check_can_transfer(const LoadedEngine& engine) {
   const ResolvedOptions& options = *engine.options;
-  if (engine.device->is_gpu()) {
-    refuse_transfer("prompts are exchanged between CPUs only; use --device cpu");
-  }
   if (engine.args.ranks != nullptr) {
     refuse_transfer(
         "each rank has a part of the cache; use --tensor-parallel-size 1 and "

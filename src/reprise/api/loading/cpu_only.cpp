@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "reprise/api/loading/draft_model.h"
 #include "reprise/api/options/load_quantization.h"
 #include "reprise/base/error.h"
 
@@ -14,17 +13,6 @@ void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& op
         fmt::format("--quantization: {}: packed weights have kernels on the CPU only; use --device "
                     "cpu, or leave the option out",
                     args.quantization));
-  }
-  if (options.kv_cache_dtype.is_quantized()) {
-    throw InvalidArgument(
-        fmt::format("--kv-cache-dtype: {}: caches of eight bits have kernels on the CPU only; use "
-                    "--device cpu, or auto",
-                    options.kv_cache_dtype.name));
-  }
-  if (has_draft_model(options)) {
-    throw InvalidArgument(
-        "--speculative-config: a draft model runs on the CPU only; use --device cpu, or method "
-        "ngram");
   }
   if (args.ranks != nullptr || args.replicas != nullptr) {
     throw InvalidArgument(

@@ -26,7 +26,8 @@ std::unique_ptr<speculative::Drafter> create_head_drafter(const LoadedEngine& ma
                                  .max_num_tokens = draft.args.max_num_batched_tokens,
                                  .max_model_len = std::min(longest, main.report.max_model_len),
                                  .num_speculative_tokens = options.num_speculative_tokens(),
-                                 .num_main_blocks = main.report.num_kv_blocks});
+                                 .num_main_blocks = main.report.num_kv_blocks,
+                                 .row_sampler = draft.row_sampler.get()});
 }
 
 std::unique_ptr<speculative::Drafter> create_model_drafter(const LoadedEngine& main,
@@ -43,7 +44,8 @@ std::unique_ptr<speculative::Drafter> create_model_drafter(const LoadedEngine& m
           .prefix_caching = draft.args.enable_prefix_caching.value_or(true)
                                 ? kv_cache::PrefixCaching::on
                                 : kv_cache::PrefixCaching::off,
-          .sample_method = options.speculative_config->draft_model.sample_method});
+          .sample_method = options.speculative_config->draft_model.sample_method,
+          .row_sampler = draft.row_sampler.get()});
 }
 
 }  // namespace

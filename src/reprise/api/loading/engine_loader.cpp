@@ -37,6 +37,7 @@
 #include "reprise/kv_cache/events/kv_event_publisher.h"
 #include "reprise/kv_cache/events/kv_event_recorder.h"
 #include "reprise/kv_cache/transfer/kv_transfer.h"
+#include "reprise/models/draft_head.h"
 #include "reprise/replay_log/log_writer.h"
 #include "reprise/runner/memory_report.h"
 #include "reprise/runner/model_runner.h"
@@ -121,14 +122,8 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
   return device;
 }
 
-/// Makes the choices that depend on whether the device is a GPU, and refuses options that need a
-/// CPU.
-void decide_for_gpu(LoadedEngine& engine) {
-  if (!engine.device->is_gpu()) return;
-  if (engine.args.kv_cache_dtype == "auto") {
-    engine.options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
-  }
-  refuse_what_needs_the_cpu(engine.args, *engine.options);
+void check_options_of_device(const LoadedEngine& engine) {
+  if (engine.device->is_gpu()) refuse_what_needs_the_cpu(engine.args, *engine.options);
 }
 
 int64_t planned_weight_bytes(LoadedEngine& engine, const EngineDevice& device) {
@@ -149,7 +144,7 @@ void load_weights(LoadedEngine& engine,
   report.device += rank_text(engine.args, engine.options->rank_config);
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
-  decide_for_gpu(engine);
+  check_options_of_device(engine);
   ModelWeights weights =
       load_model_weights(engine.args, *engine.options, device, target, observer, report);
   engine.parameters = std::move(weights.parameters);
@@ -202,16 +197,18 @@ void take_activations(LoadedEngine& engine) {
   }
 }
 
+/// A GPU chooses tokens itself. `rows_per_req`: of logits, in one step
+void create_row_sampler(LoadedEngine& engine, int32_t rows_per_req, int64_t vocab_size) {
+  EngineDevice& device = *engine.device;
+  if (!device.is_gpu()) return;
+  engine.row_sampler = device.accelerator->create_row_sampler(
+      device.execution->stream(), engine.args.max_num_seqs * rows_per_req, vocab_size);
+}
+
 /// Allocates all memory of the device that steps will need. The caches get what is left.
 void take_memory_of_steps(LoadedEngine& engine) {
-  EngineDevice& device = *engine.device;
-  if (device.is_gpu()) {
-    const ResolvedOptions& options = *engine.options;
-    engine.row_sampler = device.accelerator->create_row_sampler(
-        device.execution->stream(),
-        engine.args.max_num_seqs * (1 + options.num_speculative_tokens()),
-        options.config.vocab_size);
-  }
+  const ResolvedOptions& options = *engine.options;
+  create_row_sampler(engine, 1 + options.num_speculative_tokens(), options.config.vocab_size);
   try {
     take_activations(engine);
   } catch (const OutOfMemory& error) {
@@ -257,6 +254,17 @@ void load_draft(const LoadedEngine& main, LoadedEngine& draft) {
   if (!is_head) check_same_tokens(main.text->tokenizer(), *draft.options->files);
   draft.device = main.device;
   load_weights(draft, is_head ? main.model.get() : nullptr, {});
+}
+
+/// The same for a draft model, which makes one draft of each request in a step.
+void take_memory_of_draft_steps(LoadedEngine& draft) {
+  const auto* head = dynamic_cast<const models::DraftHead*>(draft.model.get());
+  const bool has_own_tokens = head != nullptr && !head->target_ids().empty();
+  create_row_sampler(draft,
+                     1,
+                     has_own_tokens ? static_cast<int64_t>(head->target_ids().size())
+                                    : draft.options->config.vocab_size);
+  take_activations(draft);
 }
 
 /// The draft model becomes a part of the engine.
@@ -309,7 +317,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
       compile(main);
       if (draft.engine) compile(draft);
       take_memory_of_steps(engine);
-      if (draft.engine) take_activations(*draft.engine);
+      if (draft.engine) take_memory_of_draft_steps(*draft.engine);
     });
     used_elsewhere = bytes_used_elsewhere(engine.device->device->memory());  // no graph yet
     stage("graphs", [&] { capture(engine, observer); });
@@ -350,11 +358,11 @@ MemoryBill plan_memory(const EngineArgs& args) {
   engine->options = resolve(engine->args);
   const std::unique_ptr<LoadedEngine> draft = resolve_draft_engine(*engine);
   engine->device = open_device(engine->args, *engine->options, engine->report);
-  decide_for_gpu(*engine);
+  check_options_of_device(*engine);
   int64_t weights = planned_weight_bytes(*engine, *engine->device);
   if (draft) {
     draft->device = engine->device;
-    decide_for_gpu(*draft);
+    check_options_of_device(*draft);
     weights += planned_weight_bytes(*draft, *engine->device);
   }
   const device::MemoryInfo memory = engine->device->device->memory();

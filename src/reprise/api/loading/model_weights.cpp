@@ -37,9 +37,6 @@ std::unique_ptr<runner::ExpertCounts> reserve_expert_counts(EngineArgs& args,
                                           weights::architecture_name(options.config.architecture)));
     return nullptr;
   }
-  if (device.is_gpu()) {
-    throw InvalidArgument("--expert-counters: only CPUs count the tokens of experts; leave it out");
-  }
   if (const auto& experts = options.rank_config.moe; experts && experts->engines > 1) {
     throw InvalidArgument(
         "--expert-counters: engines that share experts (--data-parallel-size with "
@@ -47,7 +44,8 @@ std::unique_ptr<runner::ExpertCounts> reserve_expert_counts(EngineArgs& args,
   }
   compile::Extensions all;
   if (args.extensions != nullptr) all = *args.extensions;
-  all.add_op(runner::make_expert_counter());
+  all.add_op(runner::make_expert_counter(device.is_gpu() ? &device.accelerator->expert_counter()
+                                                         : nullptr));
   args.extensions = std::make_shared<const compile::Extensions>(std::move(all));
   return std::make_unique<runner::ExpertCounts>(
       options.config,
