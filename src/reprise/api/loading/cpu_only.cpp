@@ -8,10 +8,11 @@
 namespace reprise::api {
 
 void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
-  if (load_quantization(args, options.config)) {
+  const auto method = load_quantization(args, options.config);
+  if (method == weights::LoadQuantization::int8 || method == weights::LoadQuantization::fp8) {
     throw InvalidArgument(
-        fmt::format("--quantization: {}: packed weights have kernels on the CPU only; use --device "
-                    "cpu, or leave the option out",
+        fmt::format("--quantization: {}: weights in this form have kernels on the CPU only; use "
+                    "int4 or q8_0, or --device cpu, or leave the option out",
                     args.quantization));
   }
   if (args.ranks != nullptr || args.replicas != nullptr) {
