@@ -123,10 +123,12 @@ template <typename T, int kTiles>
 struct FragmentRows {
   const T* x[kTiles];
   bool is_row[kTiles];
-  const T* norm = nullptr;  // only with one tile
-  float scale = 0;
+  const T* norm;  // nullptr: none; only with one tile
+  float scale;    // of the norm
 
-  REPRISE_DEVICE FragmentRows(const LinearArguments& a, int64_t first, int64_t limit) {
+  REPRISE_DEVICE FragmentRows(
+      const LinearArguments& a, int64_t first, int64_t limit, const T* weight, float of_norm)
+      : norm(weight), scale(of_norm) {
     REPRISE_UNROLL
     for (int t = 0; t < kTiles; ++t) {
       const int64_t row = first + t * kFragmentRows + lane_index() / 4;
@@ -161,6 +163,11 @@ class ChunkRows {
  public:
   static constexpr bool kIsAhead = kTiles == 1;
 
+  /// Starts the load of a tile's first chunk, unless the tile before has the same rows and did so.
+  REPRISE_DEVICE void begin(const FragmentRows<T, kTiles>& rows, const LinearArguments& a) {
+    if (kIsAhead && !is_loaded_) load(rows, 0, a.depth);
+    is_loaded_ = a.rows <= kTiles * kFragmentRows;
+  }
   /// Starts the load of a chunk.
   REPRISE_DEVICE void load(const FragmentRows<T, kTiles>& rows, int chunk, int64_t depth) {
     REPRISE_UNROLL
@@ -177,6 +184,7 @@ class ChunkRows {
 
  private:
   RowWords words_[Stream::kSteps][kTiles];
+  bool is_loaded_ = false;  // the first chunk
 };
 
 /// sums += weights x, for one step. The weight is the left operand, so that few rows of x waste no
@@ -198,8 +206,7 @@ REPRISE_DEVICE void multiply_step(float (&sums)[4], const Words4 (&w)[kHalves], 
   }
 }
 
-/// sums += weights x, over the warp's part of the depth. `ahead` has the x of the first chunk, and
-/// then that of the first chunk again, if it is loaded ahead.
+/// sums += weights x, over the warp's part of the depth.
 template <typename T, int kHalves, int kTiles, int kParts, typename ColumnOf>
 REPRISE_DEVICE void multiply_tile(float (&sums)[kParts][kTiles][4],
                                   WeightStream<T, kParts, kHalves>& weights,
@@ -209,6 +216,7 @@ REPRISE_DEVICE void multiply_tile(float (&sums)[kParts][kTiles][4],
                                   ChunkRows<T, kTiles, WeightStream<T, kParts, kHalves>>& ahead) {
   using Stream = WeightStream<T, kParts, kHalves>;
   using Rows = ChunkRows<T, kTiles, Stream>;
+  ahead.begin(rows, a);
   for (int chunk = 0; chunk < weights.num_chunks(); ++chunk) {
     if constexpr (!Rows::kIsAhead) ahead.load(rows, chunk, a.depth);
     const Rows now = ahead;
@@ -313,9 +321,7 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
     if (norm != nullptr) scale = row_scale<T>(arguments, limit, shared);
   }
 
-  using Ahead = ChunkRows<T, kTiles, WeightStream<T, kParts, kHalves>>;
-  Ahead ahead;
-  bool is_loaded = false;  // the next tile's first chunk, if it has the same rows
+  ChunkRows<T, kTiles, WeightStream<T, kParts, kHalves>> ahead;
   for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
     for (int64_t first_row = 0; first_row < a.rows; first_row += kRows) {
       ProductResult<T, Out, kEpilogue> result;
@@ -333,11 +339,7 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
       bool has_result = false;
       if constexpr (kIsEarly) has_result = load_result(thread_index());
 
-      FragmentRows<T, kTiles> rows(a, first_row, limit);
-      rows.norm = norm;
-      rows.scale = scale;
-      if (Ahead::kIsAhead && !is_loaded) ahead.load(rows, 0, a.depth);
-      is_loaded = a.rows <= kRows;
+      const FragmentRows<T, kTiles> rows(a, first_row, limit, norm, scale);
       float parts[kParts][kTiles][4] = {};
       multiply_tile<T, kHalves, kTiles, kParts>(parts, weights, a, column_of, rows, ahead);
       const Sums sums{shared};
