@@ -126,7 +126,11 @@ void ExpertCounts::collect() {
   auto* counts = static_cast<int32_t*>(buffer_.data()) + 1;  // behind the number of tokens
   if (copies_ != nullptr) {
     copied_.resize(totals_.size());
-    copies_->copy_to_host(copied_.data(), counts, copied_.size() * sizeof(int32_t));
+    try {
+      copies_->copy_to_host(copied_.data(), counts, copied_.size() * sizeof(int32_t));
+    } catch (const std::exception&) {
+      return;  // the device is lost, and the next step reports it
+    }
     counts = copied_.data();
   }
   for (size_t i = 0; i < totals_.size(); ++i) {

@@ -44,7 +44,7 @@ class ExpertCounts {
   /// flight
   [[nodiscard]] std::vector<std::byte> save() const;
   void restore(std::span<const std::byte> counts) noexcept;
-  /// Adds the counts since the last call to the totals. \throws DeviceError
+  /// Adds the counts since the last call to the totals; nothing if the device is lost.
   void collect();
   /// The layers with experts.
   [[nodiscard]] std::span<const int32_t> layers() const noexcept { return layers_; }
