@@ -27,7 +27,9 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 NEEDS = {
     "compare_transformers.py": "PyTorch and Transformers",
     "compare_transformers_cuda.py": "PyTorch, Transformers and a GPU",
+    "llama_cpp_logits.py": "xllamacpp; packed_accuracy.py imports it",
     "lm_eval_table.py": "lm_eval",
+    "packed_formats.py": "packed_accuracy.py, which imports it",
     "peer_engines.py": "the engines that bench_peers.py compares with",
     "serving_vs_vllm.sh": "vLLM",
     "structured_schemas.py": "llguidance",
@@ -114,6 +116,29 @@ class BenchmarkScripts(unittest.TestCase):
         bars = chart.findall("{http://www.w3.org/2000/svg}rect")[1:]  # the first is the background
         self.assertEqual(len(bars), 2 * len(formats))
 
+    @unittest.skipUnless(HAS_NUMPY, "numpy is not installed: it makes the weights and compares distributions")
+    def test_packed_accuracy(self):
+        output = self.run_python("benchmarks/packed_accuracy.py", BINARY, MODEL, "--texts", 1, "--tokens", 8, "--dtypes", "float32",
+                                 "--formats", "none", "Q8_0", "Q4_0", "GPTQ 8 bits, groups of 128",
+                                 "GPTQ 4 bits, groups of 128, desc_act", "AWQ, groups of 64", "W4A16, groups of 32", "W8A8", "FP8, one scale", "FP8, scales of outputs",
+                                 "FP8, blocks of 128", "bitsandbytes NF4", "bitsandbytes INT8", "NVFP4", "int8")
+        self.assertRegex(output, r"^8 positions of 1 texts, 1024 tokens; perplexity of the float model \d")
+        rows = {row[0]: row[1:] for row in rows_of(output)}
+        self.assertEqual(len(rows), 15, output)
+        exact = rows.pop("not packed")
+        self.assertEqual((exact[2], exact[5]), ("0.000e+00", "1.0000"))
+        self.assertIn(f"float model {exact[4]};", output)
+        for name, row in rows.items():
+            self.assert_positive(row[0], row[2], row[3], row[4], row[5])
+        self.assertGreater(float(rows["GGUF Q4_0"][2]), 5 * float(rows["GGUF Q8_0"][2]))
+        # These activations are not rounded, so the packed weights must give what their values give.
+        for name in rows:
+            if name.startswith("FP8") or "NF4" in name:
+                self.assertTrue(rows[name][7].startswith("1.000 "), (name, rows[name]))
+        # Rounded activations cost less than the rounding of four-bit weights.
+        for name in ("AWQ, groups of 64", "W4A16, groups of 32", "NVFP4"):
+            self.assertLess(float(NUMBER.search(rows[name][7])[0]), 2, (name, rows[name]))
+
     @unittest.skipUnless(HAS_NUMPY, "numpy is not installed: it makes the weights")
     def test_packed_experts(self):
         output = self.run_python("benchmarks/packed_experts.py", "--shape", "tiny-qwen3-moe", "--folder", self.folder / "moe",
@@ -188,8 +213,9 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertFalse((build / "two.o").exists(), "the build's own objects stay as they are")
 
     def test_every_other_script_says_what_it_needs(self):
-        ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_experts.py", "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py",
-                "async_scheduling.py", "trust_costs.py", "card_model.py"}
+        ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_accuracy.py", "packed_experts.py",
+                "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py", "async_scheduling.py", "trust_costs.py",
+                "card_model.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
         self.assertEqual(found, ours | set(NEEDS), "add a test of the new script here, or say in NEEDS why there is none")
