@@ -10,8 +10,9 @@ MODEL is one of these:
   of large activations.
 The texts are samples of the float model.
 
-Every engine gives the probability of all tokens at all positions. KL is KL(float || engine) in nats: the mean, and the
-worst position. "of weights" is the same for the dequantised weights computed in float32: what the format alone costs.
+Every engine gives the probability of all tokens at all positions (but see --likeliest). KL is KL(float || engine) in nats: the
+mean, and the worst position. "of weights" is the same for the dequantised weights computed in float32: what the format alone
+costs.
 The ratios have the standard deviation of a bootstrap over texts.
 
 The script needs numpy. llama.cpp (PyPI: xllamacpp) makes the blocks of GGUF files and computes each file too, with its default
@@ -41,7 +42,8 @@ import packed_formats as formats  # noqa: E402
 
 # The bundled model knows only stories and sums.
 BEGINNINGS = ["Once upon a time", "One day, a little girl", "Tom has 3 boxes with 4 apples in each box.",
-              "The dog was happy because", "Anna and Ben went to", "The old house", "Mia has 12 coins. She finds", "It was a cold"]
+              "The dog was happy because", "Anna and Ben went to", "The old house", "Mia has 12 coins. She finds",
+              "It was a cold"]
 BY_TOOLS = {"Q8_0": gguf_files.Q8_0, "Q5_0": gguf_files.Q5_0, "Q4_0": gguf_files.Q4_0, "Q4_K": gguf_files.Q4_K,
             "Q6_K": gguf_files.Q6_K}
 OUTLIERS = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
@@ -201,8 +203,8 @@ class Text(NamedTuple):
 class Reprise:
     """The program's server, started for one model at a time."""
 
-    def __init__(self, binary: Path):
-        self.binary = binary
+    def __init__(self, binary: Path, num_likeliest: int):
+        self.binary, self.num_likeliest = binary, num_likeliest
 
     def answers(self, model: Path, bodies: list[dict], options: tuple, hook=None):
         """The first choice of each answer, one after the other. `hook`: what becomes of each JSON object."""
@@ -242,16 +244,20 @@ class Reprise:
         return [Text(choice["prompt_token_ids"] + choice["token_ids"], len(choice["prompt_token_ids"])) for choice in choices]
 
     def log_probabilities(self, model: Path, texts: list, *options) -> list:
-        """For each text, an array [positions, vocabulary]: of each token behind the beginning."""
+        """For each text and token behind its beginning, an array of the vocabulary, or a dictionary of the likeliest tokens."""
         found = []
-        bodies = [{"prompt": text.tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": -1} for text in texts]
+        bodies = [{"prompt": text.tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": self.num_likeliest or -1}
+                  for text in texts]
         for text, choice in zip(texts, self.answers(model, bodies, options, lambda entry: entry.get("logprob", entry))):
             rows = []
             for entry in choice["prompt_logprobs"][text.num_given:]:
+                if self.num_likeliest:
+                    rows.append({int(token): value for token, value in entry.items()})
+                    continue
                 row = np.empty(len(entry), "<f4")
                 row[np.fromiter(map(int, entry), "<i8", len(entry))] = np.fromiter(entry.values(), "<f4", len(entry))
                 rows.append(row)
-            found.append(np.stack(rows))
+            found.append(rows)
         return found
 
 
@@ -266,10 +272,11 @@ class Score:
         for text, of_text, rows in zip(texts, exact, engine, strict=True):
             found = []
             for token, true, row in zip(text.tokens[text.num_given:], of_text, rows, strict=True):
-                true, row = normalised(true), normalised(row)
-                found.append(float((np.exp(true) * (true - row)).sum()))
+                row = row if isinstance(row, dict) else normalised(row)
                 surprise.append(-row[token])
-                same.append(true.argmax() == row.argmax())
+                same.append(likeliest(true) == likeliest(row))
+                true, row = with_rest(true, row) if isinstance(true, dict) else (normalised(true), row)
+                found.append(float((np.exp(true) * (true - row)).sum()))
             self.divergences.append(np.array(found))
         every = np.concatenate(self.divergences)
         self.mean, self.worst = float(every.mean()), float(every.max())
@@ -283,6 +290,20 @@ class Score:
         drawn = np.random.default_rng(3).integers(0, len(sums), (1000, len(sums)))
         ratios = sums[drawn].sum(1)
         return f"{self.mean / other.mean:.3f} ± {(ratios[:, 0] / ratios[:, 1]).std():.3f}" if other.mean > 0 else "-"
+
+
+def likeliest(row) -> int:
+    return max(row, key=row.get) if isinstance(row, dict) else int(row.argmax())
+
+
+def with_rest(true: dict, row) -> tuple:
+    """The log-probabilities of the likelier half of the tokens that the float model gave, and of all others as one."""
+    kept = sorted(true, key=true.get, reverse=True)[: len(true) // 2]
+    both = []
+    for values in (true, row):
+        chosen = np.array([values[token] for token in kept], "<f8")
+        both.append(np.append(chosen, np.log(max(1 - np.exp(chosen).sum(), 1e-12))))
+    return tuple(both)
 
 
 def normalised(logits):
@@ -307,7 +328,7 @@ class Table:
         self.texts = reprise.samples(reference, arguments)
         self.exact = reprise.log_probabilities(reference, self.texts, "--dtype", "float32")
         float_model = self.score(self.exact)
-        print(f"{sum(map(len, self.exact))} positions of {len(self.texts)} texts, {self.exact[0].shape[1]} tokens; perplexity of "
+        print(f"{sum(map(len, self.exact))} positions of {len(self.texts)} texts, {len(self.exact[0][0])} tokens; perplexity of "
               f"the float model {float_model.perplexity:.4f}; llama.cpp: {'yes' if library else 'not installed'}\n")
         print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}", flush=True)
 
@@ -361,11 +382,14 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], help="types of what is not packed")
     parser.add_argument("--texts", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=64, help="sampled tokens of a text")
+    parser.add_argument("--likeliest", type=int, default=0, metavar="N",
+                        help="for large vocabularies: Reprise gives only the N likeliest tokens of each position, and KL "
+                        "compares the float model's N / 2 likeliest ones, and all others as one; 0: every token")
     parser.add_argument("--folder", type=Path, help="where files are written; a temporary folder by default")
     arguments = parser.parse_args()
     library = llama_cpp.open_library()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as place:
-        folder, reprise = Path(place), Reprise(arguments.binary)
+        folder, reprise = Path(place), Reprise(arguments.binary, arguments.likeliest)
         model = write_outliers(folder / "outliers") if arguments.model == "outliers" else Path(arguments.model)
         if model.suffix == ".gguf":
             reference, bits = write_values_of_file(model, folder / "values.gguf")

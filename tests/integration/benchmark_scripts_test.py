@@ -138,6 +138,11 @@ class BenchmarkScripts(unittest.TestCase):
         # Rounded activations cost less than the rounding of four-bit weights.
         for name in ("AWQ, groups of 64", "W4A16, groups of 32", "NVFP4"):
             self.assertLess(float(NUMBER.search(rows[name][7])[0]), 2, (name, rows[name]))
+        # The unlikely tokens taken as one change little, and only downwards.
+        output = self.run_python("benchmarks/packed_accuracy.py", BINARY, MODEL, "--texts", 1, "--tokens", 8, "--dtypes", "float32",
+                                 "--formats", "Q8_0", "--likeliest", 512)
+        ratio = float(rows_of(output)[0][3]) / float(rows["GGUF Q8_0"][2])
+        self.assertTrue(0.9 < ratio < 1.001, (ratio, output))
 
     @unittest.skipUnless(HAS_NUMPY, "numpy is not installed: it makes the weights")
     def test_packed_experts(self):
