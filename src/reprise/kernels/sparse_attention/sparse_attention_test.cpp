@@ -12,7 +12,7 @@
 namespace reprise::kernels {
 namespace {
 
-struct Sizes {
+struct SparseSizes {
   int64_t heads = 3;
   int64_t head_dim = 20;
   int64_t value_dim = 12;
@@ -25,7 +25,7 @@ struct Sizes {
 class SparseAttention : public KernelTest {
  protected:
   // Sets up requests of given lengths, each with its last tokens. The blocks are in reverse order.
-  void set_up(const Sizes& sizes, std::vector<int> query_lens, const std::vector<int>& lens) {
+  void set_up(const SparseSizes& sizes, std::vector<int> query_lens, const std::vector<int>& lens) {
     sizes_ = sizes;
     lens_ = lens;
     starts_ = {0};
@@ -130,7 +130,7 @@ class SparseAttention : public KernelTest {
     expect_close(run(), want, 1.01 * rounding_error(dtype()) + 2e-5, 2e-5);
   }
 
-  Sizes sizes_;
+  SparseSizes sizes_;
   std::vector<int> starts_;
   std::vector<int> lens_;
   std::vector<int> table_;
