@@ -248,7 +248,8 @@ class Reprise:
         found = []
         bodies = [{"prompt": text.tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": self.num_likeliest or -1}
                   for text in texts]
-        for text, choice in zip(texts, self.answers(model, bodies, options, lambda entry: entry.get("logprob", entry))):
+        # The answers come first in zip: only where they end are the server's warnings read.
+        for choice, text in zip(self.answers(model, bodies, options, lambda entry: entry.get("logprob", entry)), texts):
             rows = []
             for entry in choice["prompt_logprobs"][text.num_given:]:
                 if self.num_likeliest:

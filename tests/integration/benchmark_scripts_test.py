@@ -125,6 +125,7 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertRegex(output, r"^8 positions of 1 texts, 1024 tokens; perplexity of the float model \d")
         rows = {row[0]: row[1:] for row in rows_of(output)}
         self.assertEqual(len(rows), 15, output)
+        self.assertEqual([name for name in rows if "(dequantised)" in name], ["GPTQ 4 bits, groups of 128, desc_act (dequantised)"])
         exact = rows.pop("not packed")
         self.assertEqual((exact[2], exact[5]), ("0.000e+00", "1.0000"))
         self.assertIn(f"float model {exact[4]};", output)
