@@ -86,6 +86,7 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
 
     cache = requests * context * kv_heads * head_dim * 2 * BYTES / 1e6
     us = own_attention_us(requests, context, kv_heads) if attention == "own" else roof_attention_us(requests, context, kv_heads, head_dim)
+    small = [] if weights == "bfloat16" else [("quantise", SMALL_NODES * layers, SMALL_NODE_US, 0.0)]
     return [
         product("qkv", layers, (heads + 2 * kv_heads) * head_dim, hidden),
         ("attention", layers, us, cache),
@@ -94,7 +95,7 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
         product("down", layers, hidden, inner),
         product("head", 1, config["vocab_size"], hidden, BYTES),
         ("others", 2, 2.0, 0.0),  # the embedding and the last norm
-        ("quantise", 0 if weights == "bfloat16" else SMALL_NODES * layers, SMALL_NODE_US, 0.0),
+        *small,
     ]
 
 
@@ -102,7 +103,7 @@ def step_us(nodes, products):
     if products == "overlapped":
         return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
     # The norms of packed products are nodes of their own.
-    has_norms = all(count == 0 for name, count, _, _ in nodes if name == "quantise")
+    has_norms = all(name != "quantise" for name, _, _, _ in nodes)
     normed = ("qkv", "gate_up") if has_norms else ()
     return sum(count * (us + NODE_US + (NORM_US if name in normed else 0)) for name, count, us, _ in nodes)
 

@@ -108,9 +108,9 @@ class CudaProgram(unittest.TestCase):
 
         ask({})  # 48 tokens, so in two chunks
         ask({"cache_salt": "nothing is cached with it"})
-        self.assertGreater(server.metric("reprise:prefix_cache_queries_total"), 0)
+        self.assertGreater(server.metric("vllm:prefix_cache_queries_total"), 0)
         ask({})  # after a cached prefix
-        self.assertGreater(server.metric("reprise:prefix_cache_hits_total"), 0)
+        self.assertGreater(server.metric("vllm:prefix_cache_hits_total"), 0)
         both = [threading.Thread(target=ask, args=({"cache_salt": str(i)},)) for i in range(2)]
         for thread in both:
             thread.start()

@@ -338,7 +338,8 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
   const AttentionKernelArguments& a = arguments.call;
   const AttentionTile& tile = share.tile;
   const AttentionSteps steps = steps_of(a, tile);
-  const int64_t steps_per_part = ceil_div(steps.count, share.num_parts);
+  const int64_t steps_per_part =
+      divide(steps.count + share.num_parts - 1, share.num_parts).quotient;
   // The row of partial results of the tile's first part.
   const auto first_row = [&] {
     return share.first_partial_row * a.kv_heads + kv_head * share.num_parts * tile.num_rows;

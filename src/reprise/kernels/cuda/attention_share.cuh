@@ -18,9 +18,16 @@ struct RequestWork {
   RequestTokens r;
   int64_t rows;  // 0: another launch serves the request, or it has no tokens
   int64_t parts;
-  int tile_rows;
+  bool has_small_tiles;  // of sixteen rows
 
-  [[nodiscard]] REPRISE_DEVICE int64_t units() const { return ceil_div(rows, tile_rows) * parts; }
+  [[nodiscard]] REPRISE_DEVICE int64_t tile_rows() const {
+    return has_small_tiles ? kAttentionWarpRows : kAttentionTileRows;
+  }
+  /// The divisors are constants, because a division of 64 bits is a call that saves registers.
+  [[nodiscard]] REPRISE_DEVICE int64_t units() const {
+    return parts * (has_small_tiles ? ceil_div(rows, kAttentionWarpRows)
+                                    : ceil_div(rows, kAttentionTileRows));
+  }
   /// The rows of partial results of one kv head.
   [[nodiscard]] REPRISE_DEVICE int64_t partial_rows() const { return parts > 1 ? rows * parts : 0; }
 };
@@ -31,7 +38,7 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
                                         int halvings) {
   const AttentionKernelArguments& a = arguments.call;
   const bool is_fixed = arguments.fixed_parts != 0;
-  RequestWork work = {{request, 0, 0, 0}, 0, 0, is_fixed ? kAttentionWarpRows : kAttentionTileRows};
+  RequestWork work = {{request, 0, 0, 0}, 0, 0, is_fixed};
   if (request >= a.num_reqs) return work;
   work.r = kUniform ? uniform_request(a, request) : request_tokens(a, request);
   const int64_t tokens = kUniform
@@ -135,12 +142,13 @@ REPRISE_DEVICE AttentionShare find_share(const CudaAttentionArguments& arguments
     const int64_t first_row =
         before.partial_rows() + shuffle_from(static_cast<int>(scan.before.partial_rows()), lane);
     const RequestWork work = request_work<kUniform>(arguments, base + lane, halvings);
-    const int64_t tile_row = (unit - first_unit) / work.parts * work.tile_rows;
+    const Divided place = divide(unit - first_unit, work.parts);  // tile, part
+    const int64_t tile_row = place.quotient * work.tile_rows();
     return {{work.r,
              tile_row,
-             min_of(work.tile_rows, work.rows - tile_row),
-             work.rows <= kAttentionWarpRows || work.tile_rows == kAttentionWarpRows},
-            static_cast<int>((unit - first_unit) % work.parts),
+             min_of(work.tile_rows(), work.rows - tile_row),
+             work.rows <= kAttentionWarpRows || work.has_small_tiles},
+            static_cast<int>(place.rest),
             static_cast<int>(work.parts),
             static_cast<int>(first_row + tile_row * work.parts)};
   }

@@ -29,6 +29,11 @@ def entries(image):
 MAY_SPILL = re.compile("_by_rows_|kv_write$|block_embedding_|_conv1d_|short_conv_|_state_update_|_delta_rule_|flashinfer")
 
 
+# Bytes that a thread of any kernel may store and load again, together: ptxas spills a few so that one more block fits on a
+# multiprocessor (128, 96 or 168 registers). A fragment that does not fit costs far more.
+SPILLED_FOR_A_BLOCK = 32
+
+
 def spills(log):
     """(kernel, architecture, bytes) of every kernel in the log."""
     pattern = r"Compiling entry function '(\w+)' for '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -47,7 +52,7 @@ def main():
         kernels = spills(file.read())
     if len({name for name, _, _ in kernels}) * len(architectures) != len(kernels) or not kernels:
         sys.exit(f"{sys.argv[1]}.log: {len(kernels)} kernels, expected each one for {architectures}")
-    if spilled := [kernel for kernel in kernels if kernel[2] > 0 and not MAY_SPILL.search(kernel[0])]:
+    if spilled := [kernel for kernel in kernels if kernel[2] > SPILLED_FOR_A_BLOCK and not MAY_SPILL.search(kernel[0])]:
         sys.exit(f"registers are spilled (kernel, architecture, bytes): {spilled}")
 
 
