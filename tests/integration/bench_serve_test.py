@@ -167,6 +167,23 @@ class WithServer(unittest.TestCase):
               "--prefix-repetition-prefix-len", 30, "--prefix-repetition-suffix-len", 9,
               "--prefix-repetition-output-len", 4)
 
+    def test_a_trace_is_sent_at_its_times(self):
+        trace = Path(self.folder, "trace.jsonl")
+        lines = [{"at": 1000 + ms, "in": 20, "out": out, "chunks": [7, chunk]} for ms, out, chunk in ((0, 3, 1), (900, 5, 2), (400, 4, 3))]
+        trace.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        options = ("--dataset-name", "timed_trace", "--dataset-path", trace, "--ignore-eos", "--timed-trace-chunk-hash-size", 10,
+                   "--timed-trace-sec-multiplier", 0.001, "--timed-trace-label-timestamp", "at", "--timed-trace-label-input-length", "in",
+                   "--timed-trace-label-output-length", "out", "--timed-trace-label-hash-ids", "chunks")
+        _, result, run = bench(self.port, *options, "--num-prompts", 9, folder=self.folder)
+        self.assertEqual((result["completed"], result["output_lens"]), (3, [3, 4, 5]))
+        self.assertGreaterEqual(result["duration"], 0.9)
+        self.assertIn("at the times of the dataset", run.stderr + run.stdout)
+        _, result, _ = bench(self.port, *options, "--num-prompts", 3, "--no-self-timed", "--request-rate", 100, folder=self.folder)
+        self.assertEqual(result["completed"], 3)
+        for wrong, word in ((("--self-timed",), "--self-timed"), ((*options, "--request-rate", 5), "--no-self-timed")):
+            _, _, run = bench(self.port, *wrong, expect=2)
+            self.assertIn(word, run.stderr)
+
     def test_append_result_writes_one_object_per_line(self):
         for _ in range(2):
             bench(self.port, "--num-prompts", 2, "--random-input-len", 8, "--random-output-len", 2, "--append-result",
