@@ -31,7 +31,10 @@ ModelDirectory::ModelDirectory(const fs::path& path) : path_(path) {
   const fs::path canonical = fs::canonical(path, error);
   if (error) throw FileError("E_MISSING", path.string(), "", "no such model directory");
   if (!fs::is_directory(canonical, error)) {
-    throw FileError("E_NOT_DIRECTORY", path.string(), "", "is no model: pass the folder of a checkpoint, or a .gguf file");
+    throw FileError("E_NOT_DIRECTORY",
+                    path.string(),
+                    "",
+                    "is no model: pass the folder of a checkpoint, or a .gguf file");
   }
   roots_.push_back(canonical);
   const fs::path snapshots = canonical.parent_path();
