@@ -118,7 +118,8 @@ TEST_P(CudaPackedEngine, computes_what_the_cpu_computes_from_weights_of_the_pack
         const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
         ASSERT_EQ(want.logits.size(), got.logits.size());
         // Activations are rounded to 8 bits. A sum in another order may change a code, and then
-        // that row and those that attend to it have other rounding errors: so most rows are near, and no row is far.
+        // that row and those that attend to it have other rounding errors: so most rows are near,
+        // and no row is far.
         const Distances distances = distances_of(got.logits, want.logits, 97);
         const bool is_exact = dtype == DType::f32 && mix == Mix::uniform_decode;
         EXPECT_LT(distances.median, is_exact ? 1e-5 : 5e-2) << to_string(mix);
