@@ -44,6 +44,11 @@ def has_its_headers(source, flags):
     return all(any((folder / header).exists() for folder in folders) for header in included)
 
 
+def includes_kernels(source):
+    """Whether the source includes CUDA kernels: their bodies are left out like those of the CPU's."""
+    return re.search(r'^#include "[^"]+\.cuh"', (ROOT / source).read_text(encoding="utf-8"), re.M) is not None
+
+
 class Seen:
     """Which sources clang-tidy has seen as they are, in a folder."""
 
@@ -84,7 +89,7 @@ def main():
     options = parser.parse_args()
     flags = {source: compiled_sources.flags_of(command) for source, command in compiled_sources.commands(options.build).items()
              if not source.startswith(LEFT_OUT)}
-    flags = {source: words for source, words in flags.items() if has_its_headers(source, words)}
+    flags = {source: words for source, words in flags.items() if has_its_headers(source, words) and not includes_kernels(source)}
     seen = Seen(options.build / "tidy_seen", options.clang_tidy)
     stamps = {source: seen.stamp(source, flags[source]) for source in flags}
     unseen = [source for source in sorted(flags) if not stamps[source].exists()]

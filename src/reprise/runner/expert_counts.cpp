@@ -118,7 +118,7 @@ void ExpertCounts::restore(std::span<const std::byte> counts) noexcept {
     copies_->copy_from_host(buffer_.data(), counts.data(), counts.size());
     copies_->synchronize();
   } catch (const std::exception&) {
-    // The device is lost, and the next step reports it.
+    return;  // the device is lost, and the next step reports it
   }
 }
 

@@ -25,7 +25,9 @@ struct SparseSizes {
 class SparseAttention : public KernelTest {
  protected:
   // Sets up requests of given lengths, each with its last tokens. The blocks are in reverse order.
-  void set_up(const SparseSizes& sizes, std::vector<int> query_lens, const std::vector<int>& lens) {
+  void set_up(const SparseSizes& sizes,
+              const std::vector<int>& query_lens,
+              const std::vector<int>& lens) {
     sizes_ = sizes;
     lens_ = lens;
     starts_ = {0};
@@ -61,12 +63,12 @@ class SparseAttention : public KernelTest {
     return out;
   }
 
-  double cached(size_t request, int64_t position, int64_t i) const {
+  [[nodiscard]] double cached(size_t request, int64_t position, int64_t i) const {
     const auto block = request * static_cast<size_t>(most_blocks_) +
                        static_cast<size_t>(position / sizes_.block_size);
     return element(cache_, table_[block], 0, position % sizes_.block_size, i);
   }
-  double index_score(size_t request, int64_t token, int64_t position) const {
+  [[nodiscard]] double index_score(size_t request, int64_t token, int64_t position) const {
     double score = 0;
     for (int64_t head = 0; head < sizes_.index_heads; ++head) {
       double product = 0;
@@ -79,7 +81,7 @@ class SparseAttention : public KernelTest {
     return score;
   }
   // The positions that a token chooses by the definition.
-  std::vector<int64_t> chosen(size_t request, int64_t token, int64_t context) const {
+  [[nodiscard]] std::vector<int64_t> chosen(size_t request, int64_t token, int64_t context) const {
     std::vector<int64_t> positions;
     std::vector<double> scores;
     for (int64_t position = 0; position < context; ++position) {
