@@ -16,12 +16,12 @@ namespace {
 
 using device::Kernel;
 
-#define REPRISE_CUDA_DECLARE(kernel, Arguments, threads, shared, ...)    \
-  constinit const Kernel kernel{.name = #kernel "_cuda",                 \
-                                .cuda = {.image = reprise_cuda_kernels,  \
-                                         .function = "reprise_" #kernel, \
-                                         .threads_per_block = threads,   \
-                                         .shared_bytes = shared}};
+#define REPRISE_CUDA_DECLARE(kernel, Arguments, threads, shared, ...) \
+  constexpr Kernel kernel{.name = #kernel "_cuda",                    \
+                          .cuda = {.image = reprise_cuda_kernels,     \
+                                   .function = "reprise_" #kernel,    \
+                                   .threads_per_block = threads,      \
+                                   .shared_bytes = shared}};
 REPRISE_CUDA_KERNELS(REPRISE_CUDA_DECLARE)
 #undef REPRISE_CUDA_DECLARE
 

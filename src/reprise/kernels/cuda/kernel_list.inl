@@ -2,6 +2,8 @@
 // for each. The function of the image is reprise_<name>.
 #include "reprise/kernels/kernel_table.inl"
 
+// NOLINTBEGIN(bugprone-macro-parentheses): arguments are names and types, which take none.
+
 #define REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, threads, shared) \
   X(op##_f32, Arguments, threads, shared, op<float>)                  \
   X(op##_bf16, Arguments, threads, shared, op<BFloat16>)              \
@@ -185,3 +187,4 @@
 #define REPRISE_CUDA_KERNELS(X) \
   REPRISE_CUDA_LATE_KERNELS(X)  \
   REPRISE_CUDA_EARLY_KERNELS(X)
+// NOLINTEND(bugprone-macro-parentheses)

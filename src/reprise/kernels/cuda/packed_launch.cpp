@@ -110,7 +110,7 @@ bool launch_linear(const OpRun& run, const PackedCall& call, const PackedMachine
   const bool is_few = call.x.size(0) <= kFragmentRows;
   return launch_rows(run,
                      is_few ? *kernels.for_8_rows : *kernels.for_16_rows,
-                     (is_few ? 1 : 2) * kFragmentRows,
+                     (is_few ? int64_t{1} : int64_t{2}) * kFragmentRows,
                      call,
                      machine);
 }

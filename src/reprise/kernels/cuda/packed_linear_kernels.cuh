@@ -236,9 +236,9 @@ struct PackedRing {
   }
 };
 
-/// Multiplies and stores the items of a block. `before` is called after the first weights were
-/// asked for; it returns false if there is no row. `store(item, row, column, sums)` stores a
-/// result.
+/// Multiplies and stores the items of a block. It starts the loads of the first weights, then calls
+/// before(), which waits for earlier kernels and returns false if the product has no rows. For each
+/// result it calls store(item, row, column, sums).
 template <int kTiles, int kParts, typename Items, typename Before, typename Store>
 REPRISE_DEVICE void multiply_packed(Items& items,
                                     const LinearArguments& a,
