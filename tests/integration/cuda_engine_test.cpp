@@ -238,9 +238,16 @@ Generated generate(TinyEngine& engine, const GenerateOptions& options) {
        .logit_bias = {{7, 3.0F}}},
       {.seed = 4, .repetition_penalty = 1.2F, .max_tokens = 4},
       {.temperature = 0, .max_tokens = 4, .logprobs = 2, .prompt_logprobs = 1},
+      // The device would change the logits.
+      {.temperature = 0, .max_tokens = 4, .logprobs = 2, .logit_bias = {{7, 3.0F}}},
   };
   if (options.all_on_device) {
-    requests.resize(3);
+    requests.resize(4);
+    requests.push_back({.temperature = 0, .presence_penalty = 2.0F, .max_tokens = 9});
+    requests.push_back({.temperature = 0,
+                        .repetition_penalty = 1.1F,
+                        .frequency_penalty = 1.5F,
+                        .max_tokens = 14});
     // More requests than fit at once, with prompts of several chunks and answers of several
     // lengths.
     for (int i = 0; i < 6; ++i) {
@@ -283,9 +290,8 @@ TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
   EXPECT_EQ(host.counters.tokens_sampled_on_device, 0U);
   const Generated device = generate(engine, {.row_sampler = &sampler});
   EXPECT_EQ(device.tokens, host.tokens);
-  EXPECT_GT(device.counters.tokens_sampled_on_device, 10U) << "of the first three requests";
-  EXPECT_LE(device.counters.tokens_sampled_on_device, 15U)
-      << "penalties and log-probabilities are the host's";
+  EXPECT_GT(device.counters.tokens_sampled_on_device, 18U) << "of all requests but the last one";
+  EXPECT_LE(device.counters.tokens_sampled_on_device, 23U);
 }
 
 // The host's copy of an unknown token is another token, so equal answers prove that the device

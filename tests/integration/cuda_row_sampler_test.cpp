@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "reprise/sampling/logprobs.h"
 #include "reprise/sampling/sampler.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 
@@ -247,6 +248,139 @@ TEST_F(CudaRowSampling, logits_are_adjusted_before_anything_else) {
   std::vector<float> rows;
   for (int i = 0; i < 3; ++i) rows.insert(rows.end(), logits.begin(), logits.end());
   EXPECT_EQ(sample(rows, 4, {never, biased, both}, adjustments), (std::vector<int32_t>{1, 0, 1}));
+}
+
+// Launches with the same slots and logits: each counts the tokens that the launches before it
+// chose.
+TEST_F(CudaRowSampling, penalties_count_the_tokens_that_were_chosen_as_the_cpu_does) {
+  const std::vector<sampling::SamplingParams> all_params = {
+      {.temperature = 0, .repetition_penalty = 1.3F},
+      {.temperature = 0, .presence_penalty = 2.0F},
+      {.temperature = 0, .frequency_penalty = 0.75F},
+      {.temperature = 0.8F, .repetition_penalty = 1.05F},
+      {.temperature = 0.7F, .top_p = 0.8F, .top_k = 20, .repetition_penalty = 1.05F},
+      {.temperature = 0.3F, .top_k = 5, .presence_penalty = 2.0F, .frequency_penalty = 1.0F},
+      {.temperature = 1.5F, .min_p = 0.02F, .repetition_penalty = 0.5F, .presence_penalty = -1.0F},
+      {.temperature = 0, .repetition_penalty = 1e-40F},  // logits overflow and stay drawable
+  };
+  for (const int64_t vocab_size : {6, 301, 2050}) {
+    num_multiprocessors_ = vocab_size == 2050 ? 132 : 4;
+    const auto num_rows = static_cast<int32_t>(all_params.size());
+    CudaRowSampler sampler(*stream_, num_rows, vocab_size, num_multiprocessors_);
+    ASSERT_EQ(sampler.num_count_slots(), num_rows);
+    // More tokens than one copy brings, and few different ones.
+    std::vector<int32_t> prompt(vocab_size == 301 ? 40000 : 50);
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      prompt[i] = static_cast<int32_t>((i * i + 3) % static_cast<size_t>(vocab_size));
+    }
+    std::vector<std::vector<int32_t>> output(all_params.size(), {1, 5, 1, 1});
+    std::vector<SamplingRow> rows;
+    for (size_t i = 0; i < all_params.size(); ++i) {
+      const int32_t slot = num_rows - 1 - static_cast<int32_t>(i);
+      sampler.count_tokens(slot, {{2, 3}}, {{4, 4}});  // an earlier request
+      sampler.count_tokens(slot, prompt, output[i]);
+      rows.push_back(row_of(all_params[i], 11 + i, 0));
+      rows.back().count_slot = slot;
+      rows.back().repetition_penalty = all_params[i].repetition_penalty;
+      rows.back().presence_penalty = all_params[i].presence_penalty;
+      rows.back().frequency_penalty = all_params[i].frequency_penalty;
+    }
+    const std::vector<float> logits = random_logits(vocab_size, 2);
+    for (int launch = 0; launch < 6; ++launch) {
+      const device::Buffer memory =
+          machine_.device().allocate(logits.size() * rows.size() * sizeof(float));
+      for (size_t i = 0; i < rows.size(); ++i) {
+        rows[i].position = output[i].size();
+        rows[i].logits_row = static_cast<int32_t>(i);
+        stream_->copy_from_host(static_cast<float*>(memory.data()) + i * logits.size(),
+                                logits.data(),
+                                logits.size() * sizeof(float));
+      }
+      const Tensor tensor =
+          Tensor::borrow({DType::f32, {num_rows, vocab_size}}, memory.data(), executor_);
+      sampler.launch(tensor, rows, {});
+      const std::span<const int32_t> tokens = sampler.wait();
+      for (size_t i = 0; i < rows.size(); ++i) {
+        sampling::Sampler cpu(static_cast<int>(vocab_size));
+        sampling::SampledToken want;
+        cpu.sample({.logits = logits,
+                    .params = &all_params[i],
+                    .prompt_token_ids = prompt,
+                    .output_token_ids = output[i],
+                    .seed = 11 + i},
+                   want);
+        EXPECT_EQ(tokens[i], want.token_id) << vocab_size << ", " << launch << ", row " << i;
+        output[i].push_back(want.token_id);
+      }
+    }
+  }
+}
+
+// Flat and steep rows, ties, tokens that must not be chosen, and likeliest tokens without weight.
+TEST_F(CudaRowSampling, log_probabilities_ranks_and_likeliest_tokens_are_those_of_the_cpu) {
+  const std::vector<sampling::SamplingParams> all_params = {
+      {.temperature = 0, .logprobs = 0},
+      {.temperature = 0, .logprobs = 5},
+      {.temperature = 2.0F, .logprobs = kMostTopLogits},
+      {.temperature = 1.5F, .top_p = 0.9F, .top_k = 40, .logprobs = 20},
+      {.temperature = 0},
+  };
+  for (const int64_t vocab_size : {1, 7, 33, 2050, 9000}) {
+    num_multiprocessors_ = vocab_size < 2000 ? 4 : 132;
+    for (const float deviation : {0.0F, 0.1F, 3.0F, 40.0F}) {
+      std::vector<float> logits = random_logits(vocab_size, 1);
+      for (float& logit : logits) logit *= deviation;
+      for (size_t i = 3; i < logits.size(); i += 7) logits[i] = logits[i - 1];
+      for (size_t i = 5; i < logits.size(); i += 11) logits[i] = kNever;
+      const auto num_rows = static_cast<int32_t>(all_params.size());
+      std::vector<SamplingRow> rows;
+      for (size_t i = 0; i < all_params.size(); ++i) {
+        rows.push_back(row_of(all_params[i], 5 + i, 3));
+        rows.back().num_logprobs = all_params[i].logprobs.value_or(kNoLogprobs);
+      }
+      CudaRowSampler sampler(*stream_, num_rows, vocab_size, num_multiprocessors_);
+      const device::Buffer memory = machine_.device().allocate(logits.size() * sizeof(float));
+      stream_->copy_from_host(memory.data(), logits.data(), logits.size() * sizeof(float));
+      const Tensor tensor = Tensor::borrow({DType::f32, {1, vocab_size}}, memory.data(), executor_);
+      sampler.launch(tensor, rows, {});
+      sampler.launch(tensor, std::span(rows).last(1), {});
+      const std::span<const int32_t> waited = sampler.wait();
+      const std::vector<int32_t> tokens(waited.begin(), waited.end());
+      ASSERT_EQ(sampler.logprobs().size(), rows.size());
+      for (size_t i = 0; i < rows.size(); ++i) {
+        SCOPED_TRACE(testing::Message() << vocab_size << ", " << deviation << ", row " << i);
+        const RowLogprobs& got = sampler.logprobs()[i];
+        if (!all_params[i].logprobs) {
+          EXPECT_EQ(got.num_top, kNoLogprobs);
+          continue;
+        }
+        const auto want = sampling::position_logprobs(logits, tokens[i], *all_params[i].logprobs);
+        const double log_normaliser = double{got.max} + std::log(got.sum);
+        EXPECT_NEAR(got.chosen - log_normaliser, want.token.logprob, 1e-6 * (1 + deviation));
+        EXPECT_EQ(got.rank, want.token.rank);
+        ASSERT_EQ(static_cast<size_t>(got.num_top), want.top.size());
+        for (size_t n = 0; n < want.top.size(); ++n) {
+          EXPECT_EQ(got.top[n].id, want.top[n].token_id) << n;
+          if (got.top[n].logit == kNever) continue;
+          EXPECT_NEAR(
+              got.top[n].logit - log_normaliser, want.top[n].logprob, 1e-5 * (1 + deviation));
+        }
+      }
+      (void)sampler.wait();
+      EXPECT_TRUE(sampler.logprobs().empty()) << "no row of the second launch wants any";
+    }
+  }
+}
+
+TEST_F(CudaRowSampling, an_infinite_logit_of_a_counted_token_ends_the_request) {
+  const std::vector<float> logits = {1, std::numeric_limits<float>::infinity(), 0};
+  CudaRowSampler sampler(*stream_, 1, 3, num_multiprocessors_);
+  sampler.count_tokens(0, {{1}}, {});
+  const device::Buffer memory = machine_.device().allocate(sizeof(float) * 3);
+  stream_->copy_from_host(memory.data(), logits.data(), sizeof(float) * 3);
+  const Tensor tensor = Tensor::borrow({DType::f32, {1, 3}}, memory.data(), executor_);
+  sampler.launch(tensor, {{{.repetition_penalty = 2, .count_slot = 0}}}, {});
+  EXPECT_EQ(sampler.wait().front(), kNonFiniteLogits);
 }
 
 TEST_F(CudaRowSampling, says_why_there_is_no_token) {

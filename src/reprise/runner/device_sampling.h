@@ -1,18 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "reprise/kernels/row_sampler.h"
+#include "reprise/runner/count_slots.h"
 #include "reprise/sampling/sampler.h"
 
 namespace reprise::runner {
 
 /// Chooses which rows of logits the device samples in a step, and makes the device sample them. The
-/// device samples a row unless its request needs log-probabilities, a constraint on the answer,
-/// penalties, allowed words or bad words. The host's sampler samples these other rows one by one,
-/// in the same step.
+/// device samples a row unless its request needs a constraint on the answer, allowed words, bad
+/// words, penalties beside drafts, or log-probabilities of logits that the device would change. The
+/// host's sampler samples these other rows one by one, in the same step. The device counts the
+/// tokens of requests with penalties itself.
 ///
 /// The tokens stay on the device too: the sampler can write them into the ids of the next step
 /// before the host has them.
@@ -28,15 +31,22 @@ namespace reprise::runner {
 /// constructor allocates.
 class DeviceSampling {
  public:
-  enum class HasConstraint : bool { no, yes };
+  /// A row of a step, before the step has logits.
+  struct Row {
+    sampling::SamplingInput input;
+    scheduler::RequestId request{};
+    int32_t logits_row = 0;
+    bool has_constraint = false;
+    bool is_alone = true;  // the request has no other row in this step, so it has no drafts
+    /// The host has all tokens of `input`. The last one may still be on the device.
+    bool is_known = true;
+  };
 
   explicit DeviceSampling(kernels::RowSampler* sampler);
 
   void begin() noexcept;
-  /// Adds a row, and returns whether the device samples it. `input` has no logits yet.
-  [[nodiscard]] bool add(const sampling::SamplingInput& input,
-                         HasConstraint has_constraint,
-                         int32_t logits_row);
+  /// Adds a row, and returns whether the device samples it. \throws device::DeviceError
+  [[nodiscard]] bool add(const Row& row);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// \throws device::DeviceError
   void launch(const Tensor& logits);
@@ -49,8 +59,10 @@ class DeviceSampling {
 
  private:
   [[nodiscard]] bool add_adjustments(const sampling::SamplingInput& input);
+  [[nodiscard]] std::optional<int32_t> count_slot(const Row& row);
 
   kernels::RowSampler* sampler_;  // nullptr: the host samples every row
+  CountSlots count_slots_;
   std::vector<kernels::SamplingRow> rows_;
   std::vector<kernels::LogitAdjustment> adjustments_;
   std::span<const int32_t> tokens_;

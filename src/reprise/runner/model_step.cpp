@@ -14,7 +14,7 @@ namespace {
 
 LogitsUse logits_use(const scheduler::StepEntry& entry) {
   const scheduler::Request& request = *entry.request;
-  LogitsUse use{.entry = &entry};
+  LogitsUse use{.entry = &entry, .is_behind_a_step = entry.end() > request.num_tokens()};
   if (entry.num_prompt_logits > 0) {
     const int first = entry.num_computed_tokens + entry.first_prompt_logit + 1;
     use.next_prompt_token_ids = request.prompt_token_ids().subspan(
@@ -235,9 +235,15 @@ void StepComputer::sample_on_device(ModelStep& step, const StepResult& result) {
   int32_t row = 0;
   for (const LogitsUse& use : step.uses) {
     row += static_cast<int32_t>(use.next_prompt_token_ids.size());
-    const auto has_constraint = DeviceSampling::HasConstraint{use.constraint() != nullptr};
-    for (size_t i = 0; i < use.placeholders().size(); ++i) {
-      step.is_on_device.push_back(device_sampling_.add(use.sampling_at(i), has_constraint, row++));
+    const size_t num_rows = use.placeholders().size();
+    for (size_t i = 0; i < num_rows; ++i) {
+      step.is_on_device.push_back(
+          device_sampling_.add({.input = use.sampling_at(i),
+                                .request = use.entry->request->id(),
+                                .logits_row = row++,
+                                .has_constraint = use.constraint() != nullptr,
+                                .is_alone = num_rows == 1,
+                                .is_known = !use.is_behind_a_step}));
     }
   }
   if (device_sampling_.empty()) return;

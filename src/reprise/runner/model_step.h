@@ -31,6 +31,9 @@ struct TokensOnDevice;
 /// row per placeholder, from which tokens are sampled. All placeholders but the last hold drafts.
 struct LogitsUse {
   const scheduler::StepEntry* entry = nullptr;  // owned by the scheduler
+  /// The last token of the request was not known when the step was prepared: a step in flight
+  /// samples it.
+  bool is_behind_a_step = false;
   /// For each row of the prompt, the prompt token after it.
   std::span<const int32_t> next_prompt_token_ids;
   sampling::SamplingInput sampling;  // of the first placeholder's row, without logits

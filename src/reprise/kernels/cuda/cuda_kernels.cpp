@@ -167,7 +167,10 @@ SamplingKernels sampling_kernels() {
   return {.largest = &sample_largest,
           .weights = &sample_weights,
           .candidates = &sample_candidates,
-          .write_tokens = &write_tokens};
+          .write_tokens = &write_tokens,
+          .count_tokens = &count_tokens,
+          .weigh_logprobs = &weigh_logprobs,
+          .list_likeliest = &list_likeliest};
 }
 
 const Kernel& expert_counter() { return count_experts; }

@@ -80,6 +80,10 @@ struct SamplingKernels {
   const device::Kernel* weights;       // for rows that are not greedy
   const device::Kernel* candidates;    // for rows with top_k or top_p
   const device::Kernel* write_tokens;  // into the ids of the next step
+  const device::Kernel* count_tokens;  // for penalties
+  // For rows with log-probabilities; the second one if some row wants the likeliest tokens.
+  const device::Kernel* weigh_logprobs;
+  const device::Kernel* list_likeliest;
 };
 [[nodiscard]] SamplingKernels sampling_kernels();
 

@@ -125,7 +125,10 @@
   X(sample_largest, CudaSamplingArguments, 256, 275 * 8, sample_largest)       \
   X(sample_weights, CudaSamplingArguments, 256, 1299 * 8, sample_weights)      \
   X(sample_candidates, CudaSamplingArguments, 256, 275 * 8, sample_candidates) \
-  X(write_tokens, WriteTokensArguments, 256, 0, write_tokens)
+  X(write_tokens, WriteTokensArguments, 256, 0, write_tokens)                  \
+  X(count_tokens, CountTokensArguments, 256, 0, count_tokens)                  \
+  X(weigh_logprobs, CudaSamplingArguments, 256, 1299 * 8, weigh_logprobs)      \
+  X(list_likeliest, CudaSamplingArguments, 256, 275 * 8, list_likeliest)
 
 // Products with packed weights. Their kernels take the type of the model as an argument.
 #define REPRISE_CUDA_PACKED_PRODUCT(X, name, tiles, parts, epilogue) \

@@ -27,6 +27,17 @@ static_assert(kSmallestPart % kSegmentTokens == 0);
 // wait.
 constexpr int kSamplerBlocksPerMultiprocessor = 4;
 
+// The most memory of counts, for 276 requests with penalties and 152,064 tokens. If more run at the
+// same time, the host samples the others.
+constexpr int64_t kMostCountBytes = int64_t{160} << 20;
+// The tokens that one copy brings to the device to be counted.
+constexpr size_t kCountedAtOnce = 16384;
+
+int32_t count_slots_that_fit(int32_t max_rows, int64_t stride) {
+  const int64_t fit = kMostCountBytes / (stride * static_cast<int64_t>(sizeof(uint32_t)));
+  return static_cast<int32_t>(std::clamp<int64_t>(fit, 1, max_rows));
+}
+
 }  // namespace
 
 CudaRowSampler::CudaRowSampler(device::Stream& stream,
@@ -37,36 +48,49 @@ CudaRowSampler::CudaRowSampler(device::Stream& stream,
       max_rows_(max_rows),
       vocab_size_(vocab_size),
       num_multiprocessors_(num_multiprocessors),
-      places_(make_workspace(static_cast<size_t>(max_rows))) {
+      count_stride_(ceil_div(vocab_size, kTokensAtOnce) * kTokensAtOnce),
+      num_count_slots_(count_slots_that_fit(max_rows, count_stride_)),
+      places_(make_workspace()) {
   REPRISE_ASSERT(vocab_size <= kLargestVocabulary, "a vocabulary of {} tokens", vocab_size);
   const auto rows = static_cast<size_t>(max_rows);
   staged_.resize(rows * sizeof(SamplingRow) +
                  static_cast<size_t>(max_adjustments()) * sizeof(LogitAdjustment));
   host_tokens_.reserve(rows);
+  host_logprobs_.reserve(rows);
   const SamplingKernels kernels = sampling_kernels();
   device::Device& device = stream.device();
-  for (const device::Kernel* kernel :
-       {kernels.largest, kernels.weights, kernels.candidates, kernels.write_tokens})
+  for (const device::Kernel* kernel : {kernels.largest,
+                                       kernels.weights,
+                                       kernels.candidates,
+                                       kernels.write_tokens,
+                                       kernels.count_tokens,
+                                       kernels.weigh_logprobs,
+                                       kernels.list_likeliest})
     device.load(*kernel);
   input_ = device.allocate(staged_.size());
   tokens_ = device.allocate(results_.size() * rows * sizeof(int32_t));
+  logprobs_ = device.allocate(results_.size() * rows * sizeof(RowLogprobs));
   token_places_ = device.allocate(rows * sizeof(TokenPlace));
   workspace_ = device.allocate(places_.bytes);
   copies_ = device.create_stream();
   for (size_t i = 0; i < results_.size(); ++i) {
     results_[i].tokens = static_cast<int32_t*>(tokens_.data()) + i * rows;
+    results_[i].logprobs = static_cast<RowLogprobs*>(logprobs_.data()) + i * rows;
     results_[i].ready = device.create_event();
   }
 }
 
 int32_t CudaRowSampler::max_adjustments() const noexcept { return max_rows_ * kAdjustmentsPerRow; }
 
-CudaRowSampler::Workspace CudaRowSampler::make_workspace(size_t max_rows) const {
+CudaRowSampler::Workspace CudaRowSampler::make_workspace() const {
   Workspace workspace;
-  const auto place = [&](size_t& offset, size_t bytes_per_row) {
+  const auto place_bytes = [&](size_t& offset, size_t bytes) {
     constexpr size_t kAlignment = 256;
     offset = workspace.bytes;
-    workspace.bytes += (max_rows * bytes_per_row + kAlignment - 1) / kAlignment * kAlignment;
+    workspace.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const auto place = [&](size_t& offset, size_t bytes_per_row) {
+    place_bytes(offset, static_cast<size_t>(max_rows_) * bytes_per_row);
   };
   place(workspace.states, sizeof(SamplingState));
   place(workspace.parts, kMostSamplingParts * sizeof(uint64_t));
@@ -74,6 +98,9 @@ CudaRowSampler::Workspace CudaRowSampler::make_workspace(size_t max_rows) const 
         static_cast<size_t>(ceil_div(vocab_size_, kSegmentTokens)) * sizeof(uint64_t));
   place(workspace.histograms, kSamplingBuckets * sizeof(uint64_t));
   place(workspace.candidates, kMostCandidates * sizeof(int32_t));
+  const auto slots = static_cast<size_t>(num_count_slots_);
+  place_bytes(workspace.counts, slots * static_cast<size_t>(count_stride_) * sizeof(uint32_t));
+  place_bytes(workspace.counted_tokens, kCountedAtOnce * sizeof(int32_t));
   return workspace;
 }
 
@@ -89,6 +116,13 @@ void CudaRowSampler::stage(std::span<const SamplingRow> rows,
   for (SamplingRow row : rows) {
     // Top_k is off then, and there are fewer launches without it.
     if (row.top_k >= vocab_size_) row.top_k = 0;
+    REPRISE_ASSERT(
+        row.num_logprobs <= kMostTopLogits &&
+            (row.num_logprobs < 0 || (row.num_adjustments == 0 && row.count_slot == kNoCountSlot)),
+        "a row with {} log-probabilities, {} adjustments and count slot {}",
+        row.num_logprobs,
+        row.num_adjustments,
+        row.count_slot);
     std::memcpy(next, &row, sizeof row);
     next += sizeof row;
   }
@@ -118,6 +152,9 @@ CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num
           .segments = reinterpret_cast<uint64_t*>(workspace + places_.segments),
           .histograms = reinterpret_cast<uint64_t*>(workspace + places_.histograms),
           .candidates = reinterpret_cast<int32_t*>(workspace + places_.candidates),
+          .counts = reinterpret_cast<uint32_t*>(workspace + places_.counts),
+          .logprobs = results_[num_launches_ % results_.size()].logprobs,
+          .count_stride = count_stride_,
           .vocab_size = vocab_size_,
           .part_size = part_size,
           .num_parts = static_cast<int32_t>(ceil_div(vocab_size_, part_size)),
@@ -145,9 +182,50 @@ void CudaRowSampler::launch(const Tensor& logits,
   if (std::ranges::any_of(rows, [](const SamplingRow& row) { return row.temperature > 0; }))
     run(*kernels.weights);
   if (std::ranges::any_of(rows, has_candidates)) run(*kernels.candidates);
+  const auto most_logprobs = std::ranges::max(rows, {}, &SamplingRow::num_logprobs).num_logprobs;
+  if (most_logprobs >= 0) run(*kernels.weigh_logprobs);
+  if (most_logprobs > 0) run(*kernels.list_likeliest);
   Result& launched = result(num_launches_++);
   launched.num_rows = rows.size();
+  launched.has_logprobs = most_logprobs >= 0;
   stream_->record(*launched.ready);
+}
+
+void CudaRowSampler::count_tokens(int32_t slot,
+                                  std::span<const int32_t> prompt,
+                                  std::span<const int32_t> output) {
+  REPRISE_ASSERT(slot >= 0 && slot < num_count_slots_,
+                 "count slot {} of a sampler with {}",
+                 slot,
+                 num_count_slots_);
+  auto* counts =
+      reinterpret_cast<uint32_t*>(static_cast<std::byte*>(workspace_.data()) + places_.counts) +
+      slot * count_stride_;
+  stream_->fill(counts, std::byte{0}, static_cast<size_t>(count_stride_) * sizeof(uint32_t));
+  add_to_counts(counts, prompt, false);
+  add_to_counts(counts, output, true);
+}
+
+void CudaRowSampler::add_to_counts(uint32_t* counts,
+                                   std::span<const int32_t> tokens,
+                                   bool are_output) {
+  auto* on_device = reinterpret_cast<int32_t*>(static_cast<std::byte*>(workspace_.data()) +
+                                               places_.counted_tokens);
+  const device::Kernel& kernel = *sampling_kernels().count_tokens;
+  const auto threads = static_cast<size_t>(kernel.cuda.threads_per_block);
+  for (; !tokens.empty(); tokens = tokens.subspan(std::min(tokens.size(), kCountedAtOnce))) {
+    const auto some = tokens.first(std::min(tokens.size(), kCountedAtOnce));
+    stream_->copy_from_host(on_device, some.data(), some.size_bytes());
+    const CountTokensArguments arguments{.counts = counts,
+                                         .tokens = on_device,
+                                         .num_tokens = static_cast<int32_t>(some.size()),
+                                         .are_output = are_output ? 1 : 0};
+    (void)kernels::launch(*stream_,
+                          kernel,
+                          static_cast<uint32_t>((some.size() + threads - 1) / threads),
+                          arguments,
+                          std::array<device::BufferUse, 0>());
+  }
 }
 
 void CudaRowSampler::write_tokens(const Tensor& ids, std::span<const TokenPlace> places) {
@@ -175,6 +253,11 @@ std::span<const int32_t> CudaRowSampler::wait() {
   host_tokens_.resize(oldest.num_rows);
   copies_->wait(*oldest.ready);
   copies_->copy_to_host(host_tokens_.data(), oldest.tokens, host_tokens_.size() * sizeof(int32_t));
+  host_logprobs_.resize(oldest.has_logprobs ? oldest.num_rows : 0);
+  if (oldest.has_logprobs) {
+    copies_->copy_to_host(
+        host_logprobs_.data(), oldest.logprobs, host_logprobs_.size() * sizeof(RowLogprobs));
+  }
   return host_tokens_;
 }
 

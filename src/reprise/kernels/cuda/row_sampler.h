@@ -27,8 +27,15 @@ class CudaRowSampler final : public RowSampler {
   void launch(const Tensor& logits,
               std::span<const SamplingRow> rows,
               std::span<const LogitAdjustment> adjustments) override;
+  [[nodiscard]] int32_t num_count_slots() const noexcept override { return num_count_slots_; }
+  void count_tokens(int32_t slot,
+                    std::span<const int32_t> prompt,
+                    std::span<const int32_t> output) override;
   void write_tokens(const Tensor& ids, std::span<const TokenPlace> places) override;
   [[nodiscard]] std::span<const int32_t> wait() override;
+  [[nodiscard]] std::span<const RowLogprobs> logprobs() const noexcept override {
+    return host_logprobs_;
+  }
 
  private:
   /// The places in workspace_, in bytes.
@@ -38,15 +45,20 @@ class CudaRowSampler final : public RowSampler {
     size_t segments = 0;
     size_t histograms = 0;
     size_t candidates = 0;
+    size_t counts = 0;
+    size_t counted_tokens = 0;
     size_t bytes = 0;
   };
-  [[nodiscard]] Workspace make_workspace(size_t max_rows) const;
+  [[nodiscard]] Workspace make_workspace() const;
+  void add_to_counts(uint32_t* counts, std::span<const int32_t> tokens, bool are_output);
   void stage(std::span<const SamplingRow> rows, std::span<const LogitAdjustment> adjustments);
   [[nodiscard]] CudaSamplingArguments arguments(const Tensor& logits, size_t num_rows) const;
 
   /// The tokens of a launch that the host may not have yet.
   struct Result {
-    int32_t* tokens = nullptr;             // on the device
+    int32_t* tokens = nullptr;        // on the device
+    RowLogprobs* logprobs = nullptr;  // on the device
+    bool has_logprobs = false;
     std::unique_ptr<device::Event> ready;  // recorded behind the launch
     size_t num_rows = 0;
   };
@@ -58,13 +70,17 @@ class CudaRowSampler final : public RowSampler {
   int32_t max_rows_;
   int64_t vocab_size_;
   int num_multiprocessors_;
+  int64_t count_stride_;
+  int32_t num_count_slots_;
   Workspace places_;
-  device::Buffer input_;   // the rows, then the adjustments
-  device::Buffer tokens_;  // of kMostLaunches launches
+  device::Buffer input_;     // the rows, then the adjustments
+  device::Buffer tokens_;    // of kMostLaunches launches
+  device::Buffer logprobs_;  // of kMostLaunches launches
   device::Buffer token_places_;
   device::Buffer workspace_;       // of the kernels; every launch leaves it ready for the next one
   std::vector<std::byte> staged_;  // the next content of input_
   std::vector<int32_t> host_tokens_;
+  std::vector<RowLogprobs> host_logprobs_;
   std::array<Result, kMostLaunches> results_;  // a ring
   uint64_t num_launches_ = 0;
   uint64_t num_waits_ = 0;

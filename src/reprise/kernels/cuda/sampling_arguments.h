@@ -14,6 +14,7 @@ struct SamplingState {
   int32_t num_finished = 0;  // number of blocks of the row that have finished; 0 between launches
   int32_t last_bucket = 0;   // candidates are in this bucket or an earlier one; kNoBucket: none
   int32_t num_candidates = 0;
+  int32_t num_likeliest = 0;  // in the list for log-probabilities
 };
 
 /// Each row has `num_parts` blocks. Each block processes a part of the vocabulary.
@@ -27,6 +28,9 @@ struct alignas(16) CudaSamplingArguments {
   uint64_t* segments;     // [rows, num_segments]: weights of kSegmentTokens neighbours together
   uint64_t* histograms;   // [rows, kSamplingBuckets]
   int32_t* candidates;    // [rows, kMostCandidates]
+  uint32_t* counts;       // [count slots, count_stride]; see kSeenToken
+  RowLogprobs* logprobs;  // [rows]
+  int64_t count_stride;   // the size of the vocabulary, rounded up to kTokensAtOnce
   int64_t vocab_size;
   int64_t part_size;     // tokens of a part, a multiple of kSegmentTokens
   int32_t num_parts;     // at most kMostSamplingParts
@@ -40,6 +44,18 @@ struct alignas(16) WriteTokensArguments {
   const TokenPlace* places;
   int32_t num_places;
 };
+
+/// Adds tokens to the counts of one slot. One thread for each token.
+struct alignas(16) CountTokensArguments {
+  uint32_t* counts;  // of the slot
+  const int32_t* tokens;
+  int32_t num_tokens;
+  int32_t are_output;  // 0: the tokens are of the prompt
+};
+
+/// The bit of a count that is set if the prompt has the token. The other bits are the number of
+/// times that it was chosen.
+inline constexpr uint32_t kSeenToken = uint32_t{1} << 31;
 
 /// The lower bits of a key are the token id.
 inline constexpr int kTokenBits = 24;

@@ -5,7 +5,8 @@
 // Several blocks sample the token of one row of logits, in three launches. In each, a row's blocks
 // look at a part of the vocabulary each, and the last one to finish goes on with what they found.
 //
-// 1. sample_largest: adjusts the logits and finds the largest one. A greedy row is done.
+// 1. sample_largest: adjusts and penalises the logits and finds the largest one. A greedy row is
+//    done.
 // 2. sample_weights: weights of tokens by their distance to the largest logit. A row without top_k
 //    and top_p draws its token; for the others the last block finds how far away tokens can be and
 //    still be chosen, to within a bucket.
@@ -205,6 +206,49 @@ REPRISE_DEVICE void adjust(const CudaSamplingArguments& a,
   }
 }
 
+/// The logit of a token that occurred, `num_chosen` times in the output. The operations are those
+/// of sampling::LogitAdjuster, so both give the same bits. A logit of +inf stays: it ends the
+/// request.
+REPRISE_DEVICE float penalised(const SamplingRow& row, float logit, uint32_t num_chosen) {
+  constexpr float kLargest = 3.4028235e38F;
+  if (logit > 0.0F && logit <= kLargest) {
+    const float divided = logit / row.repetition_penalty;
+    logit = divided < kLargest ? divided : kLargest;
+  } else if (!(logit > 0.0F)) {
+    logit *= row.repetition_penalty;
+  }
+  if (num_chosen == 0) return logit;
+  logit -= row.frequency_penalty * static_cast<float>(num_chosen);
+  return logit - row.presence_penalty;
+}
+
+/// Penalises the part's tokens that occurred.
+REPRISE_DEVICE void penalise(const CudaSamplingArguments& a,
+                             const SamplingRow& row,
+                             const RowPart& part,
+                             float* logits) {
+  const uint32_t* counts = a.counts + row.count_slot * a.count_stride;
+  // Counts beyond the vocabulary are 0.
+  for (int64_t id = part.first + thread_index() * kTokensAtOnce; id < part.end;
+       id += kBins * kTokensAtOnce) {
+    const Words4 four = load_words(counts + id);
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) {
+      if (four.word[j] == 0) continue;
+      logits[id + j] = penalised(row, logits[id + j], four.word[j] & ~kSeenToken);
+    }
+  }
+}
+
+/// Writes the token of a row, and counts it. One thread of the row does this, once in all launches.
+REPRISE_DEVICE void finish_row(const CudaSamplingArguments& a,
+                               const SamplingRow& row,
+                               int64_t part_row,
+                               int64_t token) {
+  a.tokens[part_row] = static_cast<int32_t>(token);
+  if (row.count_slot >= 0 && token >= 0) a.counts[row.count_slot * a.count_stride + token] += 1;
+}
+
 REPRISE_DEVICE bool has_candidates(const SamplingRow& row) {
   return row.top_k > 0 || row.top_p < 1;
 }
@@ -222,6 +266,10 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
     adjust(a, row, part, logits);
     sync_block();
   }
+  if (row.count_slot >= 0) {
+    penalise(a, row, part, logits);
+    sync_block();
+  }
   uint64_t largest = 0;
   each_four(part, logits, [&](int64_t first, const FourLogits& four) {
     REPRISE_UNROLL
@@ -233,7 +281,7 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
       if (key > largest) largest = key;
     }
   });
-  if (has_candidates(row)) {
+  if (has_candidates(row) || row.num_logprobs > 0) {
     for (int i = part.part * kBins + thread_index(); i < kSamplingBuckets;
          i += a.num_parts * kBins) {
       a.histograms[part.row * kSamplingBuckets + i] = 0;
@@ -251,13 +299,17 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
     token = kNoAllowedToken;
     best = kBrokenLogit;
   }
-  a.tokens[part.row] = static_cast<int32_t>(token);
   SamplingState& state = a.states[part.row];
   state.best = best;
   // A division is a call that saves registers, so it is at a place where few registers are in use.
-  if (is_drawn(row, best)) state.scale = 1.4426950408889634 / static_cast<double>(row.temperature);
+  if (is_drawn(row, best)) {
+    state.scale = 1.4426950408889634 / static_cast<double>(row.temperature);
+  } else {
+    finish_row(a, row, part.row, token);
+  }
   state.last_bucket = kNoBucket;
   state.num_candidates = 0;
+  state.num_likeliest = 0;
 }
 
 /// Adds the weights of the part's tokens to the row's histogram: their number, or with top_p alone
@@ -286,13 +338,22 @@ REPRISE_DEVICE void add_to_histogram(const CudaSamplingArguments& a,
   }
 }
 
-/// Finds the bucket that has the least likely token which may be drawn.
-REPRISE_DEVICE void find_last_bucket(const CudaSamplingArguments& a,
-                                     const RowPart& part,
-                                     const SamplingRow& row) {
+/// What thread 0 of the block has found.
+struct LastBucket {
+  uint64_t total;  // of the histogram
+  int bucket;
+  bool is_reached;  // the buckets up to this one have the wanted sum
+};
+
+/// Finds the first bucket of the row's histogram up to which the sum is wanted_of(total), and
+/// empties the histogram.
+template <typename WantedOf>
+REPRISE_DEVICE LastBucket find_last_bucket(const CudaSamplingArguments& a,
+                                           const RowPart& part,
+                                           const WantedOf& wanted_of) {
   constexpr int kPerThread = kSamplingBuckets / kBins;
   auto* bins = reinterpret_cast<uint64_t*>(shared_memory());
-  const uint64_t* histogram = a.histograms + part.row * kSamplingBuckets;
+  uint64_t* histogram = a.histograms + part.row * kSamplingBuckets;
   // The nearest tokens are in the highest bin.
   const int first = (kBins - 1 - thread_index()) * kPerThread;
   uint64_t sum = 0;
@@ -300,18 +361,31 @@ REPRISE_DEVICE void find_last_bucket(const CudaSamplingArguments& a,
   const uint64_t total = sum_of_block(sum);
   sync_block();
   bins[thread_index()] = sum;
-  const FoundBin found = find_bin(
-      bins, row.top_k > 0 ? static_cast<uint64_t>(row.top_k) : weight_of_top_p(row.top_p, total));
+  const FoundBin found = find_bin(bins, wanted_of(total));
+  LastBucket last{total, kSamplingBuckets - 1, found.bin >= 0};
+  if (thread_index() == 0 && last.is_reached) {
+    last.bucket = (kBins - 1 - found.bin) * kPerThread;
+    for (uint64_t seen = load_fresh(histogram + last.bucket); seen < found.wanted;) {
+      seen += load_fresh(histogram + ++last.bucket);
+    }
+  }
+  sync_block();
+  // The log-probabilities of the row need it again.
+  for (int i = 0; i < kPerThread; ++i) histogram[first + i] = 0;
+  return last;
+}
+
+/// Finds the bucket that has the least likely token which may be drawn.
+REPRISE_DEVICE void bound_candidates(const CudaSamplingArguments& a,
+                                     const RowPart& part,
+                                     const SamplingRow& row) {
+  const LastBucket last = find_last_bucket(a, part, [&](uint64_t total) {
+    return row.top_k > 0 ? static_cast<uint64_t>(row.top_k) : weight_of_top_p(row.top_p, total);
+  });
   if (thread_index() != 0) return;
   SamplingState& state = a.states[part.row];
-  state.total = total;
-  state.last_bucket = kSamplingBuckets - 1;  // fewer than top_k tokens have any weight
-  if (found.bin < 0) return;
-  int bucket = (kBins - 1 - found.bin) * kPerThread;
-  for (uint64_t seen = load_fresh(histogram + bucket); seen < found.wanted;) {
-    seen += load_fresh(histogram + ++bucket);
-  }
-  state.last_bucket = bucket;
+  state.total = last.total;
+  state.last_bucket = last.bucket;  // the last of all, if fewer than top_k tokens have any weight
 }
 
 /// Sums the weights of the part's tokens, segment by segment.
@@ -358,7 +432,7 @@ REPRISE_DEVICE void draw_from_segment(const CudaSamplingArguments& a,
     before += weights[j];
     if (wanted > before) chosen = j + 1;
   }
-  a.tokens[part.row] = static_cast<int32_t>(mine + chosen);
+  finish_row(a, a.rows[part.row], part.row, mine + chosen);
 }
 
 /// Draws the row's token by the weights of all its tokens. The last block does this.
@@ -396,11 +470,30 @@ REPRISE_DEVICE void sample_weights(const CudaSamplingArguments& a) {
   const Candidates candidates(a, row, state);
   if (has_candidates(row)) {
     add_to_histogram(a, part, candidates, row.top_k > 0);
-    if (is_last_of_row(a, part)) find_last_bucket(a, part, row);
+    if (is_last_of_row(a, part)) bound_candidates(a, part, row);
     return;
   }
   sum_segments(a, part, candidates);
   if (is_last_of_row(a, part)) draw_from_segments(a, part, row, candidates);
+}
+
+/// Lists the part's candidates in buckets up to the last one, in any order, and counts them. A list
+/// that is full leaves the others out.
+REPRISE_DEVICE void list_candidates(const CudaSamplingArguments& a,
+                                    const RowPart& part,
+                                    const Candidates& candidates,
+                                    int last_bucket,
+                                    int32_t* num_listed) {
+  int32_t* list = a.candidates + part.row * kMostCandidates;
+  each_four(part, candidates.logits, [&](int64_t first, const FourLogits& four) {
+    REPRISE_UNROLL
+    for (int j = 0; j < kTokensAtOnce; ++j) {
+      const float logit = four.of[j];
+      if (!candidates.has(first + j, logit) || candidates.bucket(logit) > last_bucket) continue;
+      const int place = atomic_add(num_listed, 1);
+      if (place < kMostCandidates) list[place] = static_cast<int32_t>(first + j);
+    }
+  });
 }
 
 REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
@@ -410,24 +503,26 @@ REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
   const int last_bucket = state.last_bucket;
   if (last_bucket == kNoBucket) return;
   Candidates candidates(a, row, state);
-  int32_t* list = a.candidates + part.row * kMostCandidates;
-  each_four(part, candidates.logits, [&](int64_t first, const FourLogits& four) {
-    REPRISE_UNROLL
-    for (int j = 0; j < kTokensAtOnce; ++j) {
-      const float logit = four.of[j];
-      if (!candidates.has(first + j, logit) || candidates.bucket(logit) > last_bucket) continue;
-      const int place = atomic_add(&state.num_candidates, 1);
-      if (place < kMostCandidates) list[place] = static_cast<int32_t>(first + j);
-    }
-  });
+  list_candidates(a, part, candidates, last_bucket, &state.num_candidates);
   if (!is_last_of_row(a, part)) return;
   const int32_t num_candidates = load_fresh(&state.num_candidates);
   if (num_candidates <= kMostCandidates) {
-    candidates.ids = list;
+    candidates.ids = a.candidates + part.row * kMostCandidates;
     candidates.count = num_candidates;
   }
   const int64_t token = choose(candidates, row, state.total);
-  if (thread_index() == 0) a.tokens[part.row] = static_cast<int32_t>(token);
+  if (thread_index() == 0) finish_row(a, row, part.row, token);
+}
+
+REPRISE_DEVICE void count_tokens(const CountTokensArguments& a) {
+  const int64_t i = int64_t{block_index()} * num_threads() + thread_index();
+  if (i >= a.num_tokens) return;
+  uint32_t* count = a.counts + a.tokens[i];
+  if (a.are_output != 0) {
+    atomic_add(reinterpret_cast<int32_t*>(count), 1);
+  } else {
+    *count = kSeenToken;  // the output is counted later
+  }
 }
 
 /// A row without a token writes token 0: its request ends, and the result of the next step is
