@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
 """Speed of Reprise and of other CPU engines on the same weights, interleaved in one run.
 
-Every round runs each engine once per format, one after the other, each in a process of its own: --batch
-prompts of --prompt tokens (prefill), then --decode tokens of each. The weights are random, of a real shape
-(tools/make_random_checkpoint.py); the GGUF files are made from the same folder (tools/convert_to_gguf.py).
-A peer loads its weights once and sleeps while others are measured; Reprise is started for every figure.
-The denominators, read bandwidth and the peak of the matrix instructions, are measured at the beginning of
-every round by build/release/bin/cpu_roof. peers.json, peers.md and peers.svg are written after every round.
+Every round runs each engine once per format and length of the prompt, one after the other, each in a process
+of its own: --batch prompts of --prompt tokens (prefill), then --decode tokens of each. The weights are random,
+of a real shape (tools/make_random_checkpoint.py); the GGUF files are made from the same folder
+(tools/convert_to_gguf.py). A peer loads its weights once and sleeps while others are measured; Reprise is
+started for every figure. build/release/bin/cpu_roof measures the peak of the matrix instructions once a round,
+and the read bandwidth before and after each figure: a figure's share is that of its own two measurements.
+peers.json, peers.md, peers.svg and readme.md (the table of the README) are written after every round.
 
-    python3 -m venv /tmp/peers
-    /tmp/peers/bin/pip install numpy llama-cpp-python ik-llama-cpp-python openvino-genai
-    tools/make_random_checkpoint.py qwen2.5-0.5b /tmp/qwen --dtype bf16
-    /tmp/peers/bin/python benchmarks/bench_peers.py build/release/bin/reprise /tmp/qwen --out /tmp/peers-out
+    benchmarks/install_peers.sh     # the other engines, built for this machine; prints the command to use
 
-vLLM has dependencies that need a virtual environment of their own; name its interpreter:
---python vllm=/tmp/vllm/bin/python. An engine that is not installed, or that cannot read a format or run a
-batch, is left out with its reason.
+vLLM has a virtual environment of its own, build/vllm (or --python vllm=PATH). Intel's OpenMP library is loaded
+before it if it is installed there: vLLM's documentation asks for that. An engine that is not installed, or that
+cannot read a format or run a batch, is left out with its reason.
 """
 
 import argparse
@@ -47,31 +45,44 @@ def run_worker(arguments) -> None:
     engine, path = arguments.worker
     measure_once = LOAD[engine](path, arguments)
     print(json.dumps({"ready": engine}), flush=True)
-    for _ in sys.stdin:
-        prefill, decode = measure_once()
+    for line in sys.stdin:
+        prefill, decode = measure_once(int(line))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps(speeds(arguments, prefill, decode, peak)), flush=True)
+        print(json.dumps(speeds(arguments, int(line), prefill, decode, peak)), flush=True)
 
 
-def speeds(arguments, prefill: float, decode: float, rss_mb: float) -> dict:
+def speeds(arguments, prompt: int, prefill: float, decode: float, rss_mb: float) -> dict:
     """From seconds for all prompts and for all tokens after them to tokens per second."""
-    return {"prefill": arguments.batch * arguments.prompt / prefill,
+    return {"prefill": arguments.batch * prompt / prefill,
             "decode": arguments.batch * arguments.decode / decode, "rss_mb": rss_mb}
+
+
+def python_of(engine: str) -> str:
+    """benchmarks/install_peers.sh gives vLLM a virtual environment of its own."""
+    own = ROOT / "build/vllm/bin/python"
+    return str(own) if engine == "vllm" and own.exists() else sys.executable
+
+
+def environment_of(engine: str, python: str) -> dict:
+    libraries = sorted(Path(python).parent.parent.glob("lib/libiomp5.so")) if engine == "vllm" else []
+    return {**os.environ, **({"LD_PRELOAD": str(libraries[0])} if libraries else {})}
 
 
 class Peer:
     """One engine with one file in a process of its own, which is asked for a figure whenever it is its turn."""
 
     def __init__(self, arguments, engine: str, path: str):
-        python = dict(pair.split("=", 1) for pair in arguments.python).get(engine, sys.executable)
+        python = dict(pair.split("=", 1) for pair in arguments.python).get(engine) or python_of(engine)
         command = [python, __file__, str(arguments.binary), str(arguments.folder), "--worker", engine, path]
-        for name in ("threads", "prompt", "decode", "batch"):
+        command += ["--prompt", ",".join(map(str, arguments.prompt))]
+        for name in ("threads", "decode", "batch"):
             command += [f"--{name}", str(getattr(arguments, name))]
         command += [f"--{'' if arguments.ik_repack else 'no-'}ik-repack",
                     f"--{'' if arguments.ik_flash_attention else 'no-'}ik-flash-attention"]
         self.log = arguments.out / f"{engine}-{Path(path).stem}.log"
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                                            env=environment_of(engine, python))
         self.failure = self.answer().get("error")
 
     def answer(self) -> dict:
@@ -81,10 +92,10 @@ class Peer:
         reason = self.log.read_text(errors="replace").strip().splitlines()
         return {"error": reason[-1][:200] if reason else f"exit status {self.process.wait()}"}
 
-    def measure(self) -> dict:
+    def measure(self, prompt: int) -> dict:
         if self.failure:
             return {"error": self.failure}
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{prompt}\n")
         self.process.stdin.flush()
         return self.answer()
 
@@ -102,14 +113,14 @@ def last_json(command: list[str]) -> dict:
     return json.loads(lines[-1])
 
 
-def measure_reprise(arguments, path: str, kind: str) -> dict:
+def measure_reprise(arguments, path: str, kind: str, prompt: int) -> dict:
     """Medians of three batches of one process, after a batch as warm-up."""
     out = arguments.out / "latency.json"
     quantization = ["--quantization", kind] if kind in QUANTIZED_WHILE_LOADING else []
-    command = [arguments.binary, "bench", "latency", path, "--input-len", str(arguments.prompt),
+    command = [arguments.binary, "bench", "latency", path, "--input-len", str(prompt),
                "--output-len", str(arguments.decode + 1), "--batch-size", str(arguments.batch),
                "--num-iters-warmup", "1", "--num-iters", "3", "--no-enable-prefix-caching", "--temperature", "0",
-               "--max-model-len", str(arguments.prompt + arguments.decode + 64),
+               "--max-model-len", str(prompt + arguments.decode + 64),
                "--num-threads", str(arguments.threads), "--output-json", str(out),
                *quantization, *shlex.split(arguments.reprise_options)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -122,7 +133,7 @@ def measure_reprise(arguments, path: str, kind: str) -> dict:
     measured = json.loads(out.read_text())
     prefill = measured["first_token_latencies"]
     decode = [whole - first for whole, first in zip(measured["latencies"], prefill)]
-    return speeds(arguments, statistics.median(prefill), statistics.median(decode), usage.ru_maxrss / 1024)
+    return speeds(arguments, prompt, statistics.median(prefill), statistics.median(decode), usage.ru_maxrss / 1024)
 
 
 def file_for(arguments, engine: str, kind: str) -> Path:
@@ -142,22 +153,34 @@ class Entrant:
     """One engine with one format: its figures so far."""
 
     def __init__(self, arguments, engine: str, kind: str):
-        self.arguments, self.engine, self.kind, self.peer, self.rounds = arguments, engine, kind, None, []
+        self.arguments, self.engine, self.kind, self.peer = arguments, engine, kind, None
+        self.rounds: dict = {prompt: [] for prompt in arguments.prompt}
 
-    def measure(self) -> dict:
-        if self.rounds and "error" in self.rounds[0]:
-            return self.rounds[0]
+    def measure(self, prompt: int, roofs: list[dict]) -> dict:
+        """Measures the roof again behind the figure; the last one in the list was measured before it."""
+        known = [figures for rounds in self.rounds.values() for figures in rounds if "error" in figures]
+        if known:
+            return known[0]
         try:
             path = str(file_for(self.arguments, self.engine, self.kind))
             if self.engine == "reprise":
-                figures = measure_reprise(self.arguments, path, self.kind)
+                figures = measure_reprise(self.arguments, path, self.kind, prompt)
             else:
                 self.peer = self.peer or Peer(self.arguments, self.engine, path)
-                figures = self.peer.measure()
+                figures = self.peer.measure(prompt)
         except NotImplementedError as error:
             figures = {"error": str(error)}
-        self.rounds.append(figures)
+        if "error" not in figures:
+            roofs.append(measure_roof(self.arguments, "read"))
+            around = [roof["read_gb_s"] for roof in roofs[-2:] if "read_gb_s" in roof]
+            if around:
+                figures["read_gb_s"] = statistics.mean(around)
+        self.rounds[prompt].append(figures)
         return figures
+
+
+def measure_roof(arguments, *what: str) -> dict:
+    return last_json([str(arguments.binary.parent / "cpu_roof"), str(arguments.threads), *what])
 
 
 # ------------------------------------------------------------------------------------------------ report
@@ -176,36 +199,54 @@ def median_of(rounds: list[dict], key: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def table_rows(results: dict, roofs: list[dict], sizes: dict, batch: int) -> list[list[str]]:
-    bandwidth = median_of(roofs, "read_gb_s")
+def table_rows(results: dict, sizes: dict, batch: int) -> list[list[str]]:
     rows = []
     for kind, engines in results.items():
-        for engine, rounds in engines.items():
-            errors = [entry["error"] for entry in rounds if "error" in entry]
+        for engine, prompts in engines.items():
+            errors = [entry["error"] for rounds in prompts.values() for entry in rounds if "error" in entry]
             if errors:
-                rows.append([kind, engine, "not measured: " + errors[0], "", "", ""])
+                rows.append([kind, engine, "", "not measured: " + errors[0], "", "", ""])
                 continue
-            if not rounds:
-                continue
-            decode, prefill = median_of(rounds, "decode"), median_of(rounds, "prefill")
-            spread = [entry["decode"] for entry in rounds]
-            share = decode / batch * sizes[kind] / 1e9 / bandwidth if bandwidth else 0
-            rows.append([kind, engine, f"{decode:.1f} ({min(spread):.1f} to {max(spread):.1f})", f"{share:.2f}",
-                         f"{prefill:.0f}", f"{median_of(rounds, 'rss_mb'):.0f}"])
+            for prompt, rounds in prompts.items():
+                if not rounds:
+                    continue
+                decode, prefill = median_of(rounds, "decode"), median_of(rounds, "prefill")
+                spread = [entry["decode"] for entry in rounds]
+                shares = [entry["decode"] / batch * sizes[kind] / 1e9 / entry["read_gb_s"]
+                          for entry in rounds if entry.get("read_gb_s")]
+                rows.append([kind, engine, str(prompt), f"{decode:.1f} ({min(spread):.1f} to {max(spread):.1f})",
+                             f"{statistics.median(shares) if shares else 0:.2f}", f"{prefill:.0f}",
+                             f"{median_of(rounds, 'rss_mb'):.0f}"])
     return rows
+
+
+def readme_table(results: dict, prompts: list[int]) -> str:
+    """Tokens per second, as the front page shows them: decoding behind the shortest prompt, then the prompts."""
+    engines = [engine for engine in ENGINES if any(engine in of_kind for of_kind in results.values())]
+    lengths = " and ".join(f"{prompt:,}" for prompt in prompts)
+    lines = ["| weights, work | " + " | ".join(engines) + " |", "|---" * (len(engines) + 1) + "|"]
+    for kind, of_kind in results.items():
+        for work, key, wanted in (("decode", "decode", prompts[:1]), (f"prompt of {lengths}", "prefill", prompts)):
+            cells = []
+            for engine in engines:
+                figures = [median_of(of_kind.get(engine, {}).get(prompt, []), key) for prompt in wanted]
+                cells.append(", ".join(f"{value:,.1f}" if key == "decode" else f"{value:,.0f}"
+                                       for value in figures if value is not None))
+            lines.append(f"| {kind}, {work} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def markdown(rows: list[list[str]], roofs: list[dict], arguments) -> str:
     lines = [f"Random weights of {arguments.folder.name}, {arguments.threads} threads, {arguments.rounds} rounds, medians;",
-             f"{arguments.batch} x {arguments.prompt} tokens of prompt, then {arguments.decode} tokens each. "
+             f"{arguments.batch} x {' or '.join(map(str, arguments.prompt))} tokens of prompt, then {arguments.decode} tokens each. "
              f"Machine: {platform.processor() or platform.machine()}.",
              ""]
     for key, name in (("read_gb_s", "read bandwidth, GB/s"), ("int8_tops", "peak of int8 products, TOP/s"),
                       ("bf16_tflops", "peak of bfloat16 products, TFLOP/s")):
         if median_of(roofs, key):
             lines.append(f"- {name}: {median_of(roofs, key):.2f}")
-    lines += ["", "| weights | engine | decode, tokens/s | share of the bandwidth | prefill, tokens/s | peak RSS, MB |",
-              "|---|---|---|---|---|---|"]
+    lines += ["", "| weights | engine | prompt | decode, tokens/s | share of the bandwidth | prefill, tokens/s | peak RSS, MB |",
+              "|---|---|---|---|---|---|---|"]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
@@ -214,15 +255,16 @@ def svg(results: dict) -> str:
     colours = dict(zip(ENGINES, ("#2a6fdb", "#d9822b", "#8a5fbf", "#3a9d6a", "#b23a48")))
     parts, y = [], 40
     for key, title in (("decode", "decode, tokens/s"), ("prefill", "prefill, tokens/s")):
-        bars = [(kind, engine, median_of(rounds, key)) for kind, engines in results.items()
-                for engine, rounds in engines.items()]
+        bars = [(kind, engine if len(prompts) == 1 else f"{engine}, {prompt}", median_of(rounds, key))
+                for kind, engines in results.items() for engine, prompts in engines.items()
+                for prompt, rounds in prompts.items()]
         bars = [bar for bar in bars if bar[2]]
         longest = max((bar[2] for bar in bars), default=1)
         parts.append(f'<text x="10" y="{y - 10}" font-weight="bold">{title}</text>')
         for kind, engine, value in bars:
             width = 420 * value / longest
             parts.append(f'<text x="10" y="{y + 12}">{kind} {engine}</text>'
-                         f'<rect x="150" y="{y}" width="{width:.0f}" height="15" fill="{colours[engine]}"/>'
+                         f'<rect x="150" y="{y}" width="{width:.0f}" height="15" fill="{colours[engine.split(",")[0]]}"/>'
                          f'<text x="{155 + width:.0f}" y="{y + 12}">{value:.0f}</text>')
             y += 20
         y += 40
@@ -235,12 +277,13 @@ def write_report(arguments, entrants: list[Entrant], roofs: list[dict]) -> str:
     for entrant in entrants:
         results.setdefault(entrant.kind, {})[entrant.engine] = entrant.rounds
     sizes = {kind: gguf_of(arguments, BYTES_OF.get(kind, kind)).stat().st_size for kind in results}
-    text = markdown(table_rows(results, roofs, sizes, arguments.batch), roofs, arguments)
+    text = markdown(table_rows(results, sizes, arguments.batch), roofs, arguments)
     shown = {key: str(value) for key, value in vars(arguments).items()}
     report = {"arguments": shown, "file_bytes": sizes, "roofs": roofs, "results": results}
     (arguments.out / "peers.json").write_text(json.dumps(report, indent=1))
     (arguments.out / "peers.md").write_text(text)
     (arguments.out / "peers.svg").write_text(svg(results))
+    (arguments.out / "readme.md").write_text(readme_table(results, arguments.prompt))
     return text
 
 
@@ -259,7 +302,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--prompt", type=lambda text: sorted(map(int, text.split(","))), default=[512], metavar="N[,N...]",
+                        help="tokens of a prompt; several numbers are measured one after the other")
     parser.add_argument("--decode", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("peers"))
     parser.add_argument("--worker", nargs=2, metavar=("ENGINE", "FILE"), help="measure one engine, in this process")
@@ -271,9 +315,11 @@ def main() -> None:
                 for kind in arguments.formats.split(",") for engine in arguments.engines.split(",")]
     roofs: list[dict] = []
     for number in range(arguments.rounds):
-        roofs.append(last_json([str(arguments.binary.parent / "cpu_roof"), str(arguments.threads)]))
-        for entrant in entrants:
-            print(f"round {number + 1}, {entrant.kind}, {entrant.engine}: {entrant.measure()}", flush=True)
+        roofs.append(measure_roof(arguments))
+        for prompt in arguments.prompt:
+            for entrant in entrants:
+                print(f"round {number + 1}, prompt {prompt}, {entrant.kind}, {entrant.engine}: "
+                      f"{entrant.measure(prompt, roofs)}", flush=True)
         text = write_report(arguments, entrants, roofs)
     for entrant in entrants:
         if entrant.peer:

@@ -2,7 +2,7 @@
 // and the peak of matrix instructions on registers. Prints one line of JSON; the best of several
 // runs each.
 //
-// usage: cpu_roof [THREADS]
+// usage: cpu_roof [THREADS [read]]     read: only the bandwidth
 
 #include <sys/mman.h>
 
@@ -15,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -125,31 +126,34 @@ void multiply_int8(int) { REPRISE_LOOP("vpdpbusd %%zmm30, %%zmm31, %%zmm"); }
 void multiply_bf16(int) { REPRISE_LOOP("vdpbf16ps %%zmm30, %%zmm31, %%zmm"); }
 #undef REPRISE_LOOP
 
-// Four independent tiles of sums; a tile product is 16 x 16 sums of 32 products.
+// Four independent tiles of sums; a tile product is 16 x 16 sums of 64 bytes of each operand.
 constexpr int64_t kTileLoops = 2'000'000;
-constexpr double kTileOperations = 4.0 * 16 * 16 * 32 * 2;
+constexpr double kTileBytes = 4.0 * 16 * 16 * 64;
 
-void multiply_tiles_bf16(int) {
-  struct {
-    uint8_t palette = 1;
-    uint8_t other[15] = {};
-    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } configuration;
-  int64_t left = kTileLoops;
-  asm volatile(
-      "ldtilecfg %1\n"
-      "1:\n"
-      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n"
-      "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n"
-      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n"
-      "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n"
-      "dec %0\njnz 1b\n"
-      "tilerelease\n"
-      : "+r"(left)
-      : "m"(configuration)
-      : "cc");
-}
+struct TileShapes {
+  uint8_t palette = 1;
+  uint8_t other[15] = {};
+  uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+#define REPRISE_TILE_LOOP(instruction)                                                \
+  const TileShapes shapes;                                                            \
+  int64_t left = kTileLoops;                                                          \
+  asm volatile(                                                                       \
+      "ldtilecfg %1\n"                                                                \
+      "1:\n" instruction " %%tmm6, %%tmm4, %%tmm0\n" instruction                      \
+      " %%tmm7, %%tmm4, %%tmm1\n" instruction " %%tmm6, %%tmm5, %%tmm2\n" instruction \
+      " %%tmm7, %%tmm5, %%tmm3\n"                                                     \
+      "dec %0\njnz 1b\n"                                                              \
+      "tilerelease\n"                                                                 \
+      : "+r"(left)                                                                    \
+      : "m"(shapes)                                                                   \
+      : "cc")
+
+void multiply_tiles_bf16(int) { REPRISE_TILE_LOOP("tdpbf16ps"); }
+void multiply_tiles_int8(int) { REPRISE_TILE_LOOP("tdpbssd"); }
+#undef REPRISE_TILE_LOOP
 
 // Operations per second, counting a multiplication and an addition; 0 without the instruction.
 double peak(int threads, bool has_instruction, void (*work)(int), double operations) {
@@ -167,14 +171,27 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "cpu_roof: expected a number of threads from 1 to 1024\n");
     return 2;
   }
+  if (argc > 2 && (argc > 3 || std::string_view(argv[2]) != "read")) {
+    std::fprintf(stderr, "cpu_roof: '%s' is unknown, expected read, or nothing\n", argv[2]);
+    return 2;
+  }
+  if (argc > 2) {
+    std::printf("{\"threads\": %d, \"read_gb_s\": %.2f}\n", threads, read_gb_s(threads));
+    return 0;
+  }
   double int8 = 0;
   double bf16 = 0;
 #ifdef __x86_64__
   int8 = peak(threads, __builtin_cpu_supports("avx512vnni"), multiply_int8, 128);
   bf16 = peak(threads, __builtin_cpu_supports("avx512bf16"), multiply_bf16, 64);
-  if (reprise::device::detect_cpu_features().amx_bf16) {
-    const double operations = kTileLoops * kTileOperations * threads;
-    bf16 = std::max(bf16, operations / best_seconds(threads, multiply_tiles_bf16));
+  // Elements have two bytes or one; a product is a multiplication and an addition.
+  const double bytes = kTileLoops * kTileBytes * threads;
+  const reprise::device::CpuFeatures features = reprise::device::detect_cpu_features();
+  if (features.amx_bf16) {
+    bf16 = std::max(bf16, bytes / 2 * 2 / best_seconds(threads, multiply_tiles_bf16));
+  }
+  if (features.amx_int8) {
+    int8 = std::max(int8, bytes * 2 / best_seconds(threads, multiply_tiles_int8));
   }
 #endif
   std::printf(

@@ -1,7 +1,8 @@
 """How bench_peers.py runs each of the other engines: one function per engine, each in a process of its own.
 
-A function loads PATH and returns measure_once(), which reads --batch prompts of --prompt tokens and then gives
---decode tokens of each, and returns the seconds of both. The engines get the settings with which they were fastest.
+A function loads PATH and returns measure_once(length), which reads --batch prompts of `length` tokens and then gives
+--decode tokens of each, and returns the seconds of both. --prompt has all lengths. The engines get the settings with
+which they were fastest.
 """
 
 import itertools
@@ -18,10 +19,15 @@ def timed(call) -> float:
     return time.perf_counter() - begin
 
 
-def prompts_of(arguments, number: int = 0) -> list[list[int]]:
+def longest_request(arguments) -> int:
+    """The tokens of a request, with some room."""
+    return max(arguments.prompt) + arguments.decode + 64
+
+
+def prompts_of(arguments, length: int, number: int = 0) -> list[list[int]]:
     """The prompts of one measurement. No two begin alike, so that no engine finds one in its prefix cache."""
     first = [PROMPT_TOKEN + (number * arguments.batch + row) % 900 for row in range(arguments.batch)]
-    return [[token] + [PROMPT_TOKEN + i % 900 for i in range(1, arguments.prompt)] for token in first]
+    return [[token] + [PROMPT_TOKEN + i % 900 for i in range(1, length)] for token in first]
 
 
 class LlamaContext:
@@ -36,7 +42,7 @@ class LlamaContext:
         if not loaded:
             raise RuntimeError(f"{path} could not be loaded")
         context = api.llama_context_default_params()
-        context.n_ctx = arguments.batch * (arguments.prompt + arguments.decode + 64)
+        context.n_ctx = arguments.batch * longest_request(arguments)
         context.n_batch = context.n_ctx
         context.n_ubatch = 512
         context.n_seq_max = arguments.batch
@@ -61,22 +67,21 @@ class LlamaContext:
 
 
 def llama_measurement(model: LlamaContext, clear, arguments):
-    prompts = prompts_of(arguments)
-
-    def run_prompts() -> None:
+    def run_prompts(prompts: list[list[int]]) -> None:
         for sequence, prompt in enumerate(prompts):
             last = len(prompt) - 1
             model.run([(token, i, sequence, i == last) for i, token in enumerate(prompt)])
 
     def run_step(position: int) -> None:
-        model.run([(PROMPT_TOKEN, position, sequence, True) for sequence in range(len(prompts))])
+        model.run([(PROMPT_TOKEN, position, sequence, True) for sequence in range(arguments.batch)])
 
-    model.run([(token, i, 0, i == 0) for i, token in enumerate(prompts[0][:WARMUP_TOKENS])])
+    model.run([(token, i, 0, i == 0) for i, token in enumerate(prompts_of(arguments, WARMUP_TOKENS)[0])])
 
-    def measure_once() -> tuple[float, float]:
+    def measure_once(length: int) -> tuple[float, float]:
         clear()
-        prefill = timed(run_prompts)
-        return prefill, timed(lambda: [run_step(arguments.prompt + i) for i in range(arguments.decode)])
+        prompts = prompts_of(arguments, length)
+        prefill = timed(lambda: run_prompts(prompts))
+        return prefill, timed(lambda: [run_step(length + i) for i in range(arguments.decode)])
 
     return measure_once
 
@@ -86,8 +91,12 @@ def load_llama_cpp(path: str, arguments):
 
     def set_context(context) -> None:
         context.kv_unified = False  # faster where sequences share no prefix, according to llama.h
+        context.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED  # "auto" chooses the slower way on CPUs
 
-    model = LlamaContext(api, path, arguments, lambda model: None, set_context)
+    def set_model(model) -> None:
+        model.use_mmap = False  # reading through a mapping costs 12 % of decoding
+
+    model = LlamaContext(api, path, arguments, set_model, set_context)
     return llama_measurement(model, lambda: api.llama_memory_clear(api.llama_get_memory(model.context), True), arguments)
 
 
@@ -112,16 +121,16 @@ def load_openvino(path: str, arguments):
     pipeline = openvino_genai.LLMPipeline(path, "CPU", INFERENCE_NUM_THREADS=arguments.threads)
     numbers = itertools.count()
 
-    def generate(tokens: int):
-        ids = numpy.array(prompts_of(arguments, next(numbers)), dtype=numpy.int64)
+    def generate(length: int, tokens: int):
+        ids = numpy.array(prompts_of(arguments, length, next(numbers)), dtype=numpy.int64)
         inputs = openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(numpy.ones_like(ids)))
         config = openvino_genai.GenerationConfig(max_new_tokens=tokens, ignore_eos=True, do_sample=False)
         return pipeline.generate(inputs, config).perf_metrics
 
-    generate(2)
+    generate(WARMUP_TOKENS, 2)
 
-    def measure_once() -> tuple[float, float]:
-        metrics = generate(arguments.decode + 1)
+    def measure_once(length: int) -> tuple[float, float]:
+        metrics = generate(length, arguments.decode + 1)
         prefill = metrics.get_ttft().mean / 1e3
         return prefill, metrics.get_generate_duration().mean / 1e3 - prefill
 
@@ -135,20 +144,20 @@ def load_vllm(path: str, arguments):
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     import vllm
 
-    room = arguments.prompt + arguments.decode + 64
+    room = longest_request(arguments)
     model = vllm.LLM(path, skip_tokenizer_init=True, max_model_len=room, enable_prefix_caching=False,
                      max_num_seqs=max(16, arguments.batch), max_num_batched_tokens=max(2048, room))
-    prompts = [{"prompt_token_ids": tokens} for tokens in prompts_of(arguments)]
 
-    def generate(tokens: int) -> float:
+    def generate(length: int, tokens: int) -> float:
+        prompts = [{"prompt_token_ids": ids} for ids in prompts_of(arguments, length)]
         sampling = vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
         return timed(lambda: model.generate(prompts, sampling, use_tqdm=False))
 
-    generate(2)
+    generate(WARMUP_TOKENS, 2)
 
-    def measure_once() -> tuple[float, float]:
-        prefill = generate(1)
-        return prefill, generate(arguments.decode + 1) - prefill
+    def measure_once(length: int) -> tuple[float, float]:
+        prefill = generate(length, 1)
+        return prefill, generate(length, arguments.decode + 1) - prefill
 
     return measure_once
 
