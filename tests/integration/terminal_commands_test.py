@@ -93,6 +93,14 @@ class RunBatch(unittest.TestCase):
         (answer,) = self.run_batch(line("n", prompt="Once", n=9, max_tokens=4, temperature=1), "--max-num-seqs", "2")
         self.assertEqual(len(answer["response"]["body"]["choices"]), 9)
 
+    def test_answers_with_many_log_probabilities_have_a_limit_that_an_option_raises(self):
+        rows = line("large", prompt="Once", n=2, max_tokens=100, logprobs=5) + "\n" + line("small", prompt="Once", max_tokens=2)
+        large, small = self.run_batch(rows, "--max-answer-bytes", "100k")
+        self.assertIn("--max-answer-bytes", large["error"]["error"]["message"])
+        self.assertEqual(small["response"]["status_code"], 200)
+        large, small = self.run_batch(rows, "--max-answer-bytes", "121k")
+        self.assertEqual((large["response"]["status_code"], small["response"]["status_code"]), (200, 200))
+
     def test_an_empty_file_gives_an_empty_file(self):
         self.assertEqual(self.run_batch("\n \n"), [])
 

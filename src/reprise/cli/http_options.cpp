@@ -139,12 +139,13 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
 /// Adds an option for a number from 1 to `most`; its present value is the default.
 template <typename Number>
 void add_limit(OptionTable& table,
+               const char* group,
                const std::string& name,
                const std::string& help,
                int64_t most,
                Number& target) {
   table.add({.name = name,
-             .group = kServer,
+             .group = group,
              .value_name = "N",
              .help = help,
              .default_text = fmt::to_string(target),
@@ -161,6 +162,7 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
   constexpr int64_t kDaySeconds = 86400;
   server::HttpLimits& limits = options.http.limits;
   add_limit(table,
+            kServer,
             "max-connections",
             "Connections at a time; more get 503.",
             1'000'000,
@@ -179,20 +181,17 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
                limits.max_connections_per_peer = static_cast<size_t>(number);
              }});
   add_limit(table,
+            kServer,
             "header-timeout",
             "Seconds for the header of a request, and of an idle connection.",
             kDaySeconds,
             limits.header_timeout_seconds);
   add_limit(table,
+            kServer,
             "body-timeout",
             "Seconds for the body of a request; more than 20 without a byte are always too many.",
             kDaySeconds,
             limits.body_timeout_seconds);
-  add_limit(table,
-            "max-answer-bytes",
-            "Bytes of log-probabilities that one answer may have, at 100 for each.",
-            int64_t{1} << 40,
-            options.generations.max_answer_bytes);
 }
 
 void add_routes_and_logs(OptionTable& table, server::ServerOptions& options) {
@@ -301,10 +300,20 @@ void add_api_key(std::vector<std::string>& keys, std::string_view from, std::str
   keys.emplace_back(key);
 }
 
+void add_answer_limit(OptionTable& table, const char* group, int64_t& max_answer_bytes) {
+  add_limit(table,
+            group,
+            "max-answer-bytes",
+            "Bytes of log-probabilities that one answer may have, at 100 for each.",
+            int64_t{1} << 40,
+            max_answer_bytes);
+}
+
 void add_http_options(OptionTable& table, server::ServerOptions& options) {
   add_address(table, options);
   add_keys(table, options);
   add_limits(table, options);
+  add_answer_limit(table, kServer, options.generations.max_answer_bytes);
   add_routes_and_logs(table, options);
   add_tls(table, options.http.tls);
   add_cors(table, options.cors);

@@ -14,6 +14,7 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/http_options.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
@@ -42,6 +43,7 @@ constexpr int32_t kMaxRequestsInFlight = 1024;  // bounds the memory for any siz
 
 struct BatchArguments {
   api::EngineArgs engine;
+  server::ServerOptions server;
   std::string input_file;
   std::string output_file;
   std::vector<std::string> served_model_names;
@@ -73,6 +75,7 @@ OptionTable make_table(BatchArguments& arguments) {
              .apply = [&arguments](std::string_view value) {
                arguments.served_model_names.emplace_back(value);
              }});
+  add_answer_limit(table, kBatch, arguments.server.generations.max_answer_bytes);
   table.add_switch("verbose", kBatch, "Say more about start-up.", arguments.verbose);
   add_engine_options(table, arguments.engine);
   return table;
@@ -278,7 +281,7 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
 
   RankSession ranks(arguments.engine);
   if (ranks.is_elsewhere()) return ranks.run(arguments.engine);
-  server::ServerOptions options;
+  server::ServerOptions& options = arguments.server;
   options.model.path = options.model.root = arguments.engine.model.string();
   options.model.names = arguments.served_model_names;
   if (options.model.names.empty()) options.model.names = {options.model.root};

@@ -51,7 +51,7 @@ void check_answer_size(const GenerationRequest& request,
         400,
         fmt::format(
             "The log-probabilities of this answer would have up to {} bytes, at {} bytes for each; "
-            "this server writes at most {} (--max-answer-bytes). Ask for fewer prompts, answers, "
+            "at most {} are written (--max-answer-bytes). Ask for fewer prompts, answers, "
             "tokens or log-probabilities per token.",
             bytes,
             kBytesPerLogprob,
