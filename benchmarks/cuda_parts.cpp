@@ -183,6 +183,12 @@ Json measure_sampler(const Gpu& gpu, const SamplingKind& kind, int32_t rows) {
   for (int32_t i = 0; i < rows; ++i) {
     all[static_cast<size_t>(i)].seed = static_cast<uint64_t>(i);
     all[static_cast<size_t>(i)].logits_row = i;
+    if (kind.row.repetition_penalty == 1) continue;
+    std::vector<int32_t> prompt(1000);
+    for (size_t n = 0; n < prompt.size(); ++n) prompt[n] = static_cast<int32_t>(n * 97) + i;
+    const int32_t slot = i % sampler->num_count_slots();
+    sampler->count_tokens(slot, prompt, {});
+    all[static_cast<size_t>(i)].count_slot = slot;
   }
   // From the launch to the tokens on the host. A sampler has room for two launches at a time.
   constexpr int kLaunches = 20;
@@ -220,7 +226,14 @@ void measure_sampling(const Gpu& gpu, RowLog& log) {
       SamplingKind{"temperature", {.min_p_edge = kOff, .temperature = 0.8F}},
       SamplingKind{"top_k_top_p",  // Qwen3's generation config
                    {.min_p_edge = kOff, .temperature = 0.6F, .top_p = 0.95F, .top_k = 20}},
-      SamplingKind{"top_p", {.min_p_edge = kOff, .temperature = 0.8F, .top_p = 0.9F}}};
+      SamplingKind{"top_p", {.min_p_edge = kOff, .temperature = 0.8F, .top_p = 0.9F}},
+      SamplingKind{"penalty",  // Qwen2.5's generation config
+                   {.min_p_edge = kOff,
+                    .temperature = 0.7F,
+                    .top_p = 0.8F,
+                    .top_k = 20,
+                    .repetition_penalty = 1.05F}},
+      SamplingKind{"logprobs", {.min_p_edge = kOff, .num_logprobs = 20}}};
   for (const int32_t rows : {1, 8, 64, 256}) {
     for (const SamplingKind& kind : kinds) log.add("sampling", measure_sampler(gpu, kind, rows));
   }
