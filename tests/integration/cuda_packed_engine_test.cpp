@@ -88,7 +88,7 @@ TinyEngineOptions options_of(const QuantisedModel& model, const char* config) {
           .max_num_reqs = 4,
           .config = config,
           .weights = &model.packed,
-          .weight_families = {WeightFamily::block_panels}};
+          .weight_families = {WeightFamily::block_panels, WeightFamily::float_panels}};
 }
 
 class CudaPackedEngine
@@ -121,7 +121,10 @@ TEST_P(CudaPackedEngine, computes_what_the_cpu_computes_from_weights_of_the_pack
         // that row and those that attend to it have other rounding errors: so most rows are near,
         // and no row is far.
         const Distances distances = distances_of(got.logits, want.logits, 97);
-        const bool is_exact = dtype == DType::f32 && mix == Mix::uniform_decode;
+        // Float8 is multiplied with activations as they are.
+        const bool is_float8 = method == LoadQuantization::fp8;
+        const bool is_exact =
+            dtype == DType::f32 && (is_float8 || mix == Mix::uniform_decode);
         EXPECT_LT(distances.median, is_exact ? 1e-5 : 5e-2) << to_string(mix);
         EXPECT_LT(distances.largest, 0.1) << to_string(mix);
       }
@@ -166,11 +169,16 @@ INSTANTIATE_TEST_SUITE_P(
     Models,
     CudaPackedEngine,
     ::testing::Combine(::testing::Values(kHead64Config, kMixtureConfig),
-                       ::testing::Values(LoadQuantization::q8_0, LoadQuantization::int4)),
+                       ::testing::Values(LoadQuantization::q8_0,
+                                         LoadQuantization::int4,
+                                         LoadQuantization::fp8)),
     [](const auto& instance) {
       const bool is_mixture = std::get<0>(instance.param) == kMixtureConfig;
-      const bool is_int4 = std::get<1>(instance.param) == LoadQuantization::int4;
-      return std::string(is_mixture ? "mixture" : "dense") + (is_int4 ? "_int4" : "_q8_0");
+      const LoadQuantization method = std::get<1>(instance.param);
+      return std::string(is_mixture ? "mixture" : "dense") +
+             (method == LoadQuantization::int4  ? "_int4"
+              : method == LoadQuantization::fp8 ? "_fp8"
+                                                : "_q8_0");
     });
 
 }  // namespace

@@ -151,12 +151,12 @@ class CudaProgram(unittest.TestCase):
                         self.assertLess(sum(map(int, re.findall(r"\d+", self.steps_of(gpu)))), 6, "no draft was accepted")
 
     def test_weights_that_are_quantised_while_loading_generate_what_the_cpu_generates(self):
-        for form in ("q8_0", "int4"):
+        for form in ("q8_0", "int4", "fp8"):
             options = ("--quantization", form, "--kv-cache-memory-bytes", "4M")
             with self.subTest(form=form):
                 expected = self.generate(self.cpu_program, "--device", "cpu", *options).stdout
                 self.assertEqual(self.generate(serve_test.BINARY, "--device", "cuda", *options).stdout, expected)
-        for form in ("int8", "fp8"):
+        for form in ("int8",):
             done = subprocess.run([serve_test.BINARY, "generate", serve_test.MODEL, "--prompt", "x", *LIMITS, "--device", "cuda",
                                    "--quantization", form], capture_output=True, text=True, timeout=serve_test.TIMEOUT)
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -8,6 +8,7 @@
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/expert_kernels.cuh"
 #include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
+#include "reprise/kernels/cuda/float_panel_kernels.cuh"
 #include "reprise/kernels/cuda/head_kernels.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"

@@ -9,10 +9,10 @@ namespace reprise::api {
 
 void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
   const auto method = load_quantization(args, options.config);
-  if (method == weights::LoadQuantization::int8 || method == weights::LoadQuantization::fp8) {
+  if (method == weights::LoadQuantization::int8) {
     throw InvalidArgument(
         fmt::format("--quantization: {}: weights in this form have kernels on the CPU only; use "
-                    "int4 or q8_0, or --device cpu, or leave the option out",
+                    "int4, q8_0 or fp8, or --device cpu, or leave the option out",
                     args.quantization));
   }
   if (args.ranks != nullptr || args.replicas != nullptr) {

@@ -124,21 +124,26 @@ Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
 template <CudaExecutor::LaunchProduct kLaunch>
 bool CudaExecutor::launch_product(const OpRun& run) {
   const Tensor& weight = run.in[1];
-  if (!weight.layout().is_rows()) return launch_packed(run);
+  const bool is_packed = !weight.layout().is_rows();
   const OpRule& rule = definition_of(run.call.code).rule;
   const Tensor none;
   const Tensor& last = run.in.back();
   const bool has_norm = last.defined() && rule.operands[rule.operands.size - 1].name == "norm";
-  if (has_norm && !can_norm_first(run.in[0], weight, last)) return launch_norm_apart(run);
+  if (has_norm && (is_packed || !can_norm_first(run.in[0], weight, last))) {
+    return launch_norm_apart(run);
+  }
+  if (is_packed && run.call.code != OpCode::linear_rope_kv_write) return launch_packed(run);
   return (static_cast<CudaExecutor&>(run.executor).*kLaunch)(
       {.weight = has_norm ? last : none, .epsilon = run.call.attributes.epsilon}, run);
 }
 
+PackedMachine CudaExecutor::packed_machine() const {
+  return {.num_multiprocessors = options_.num_multiprocessors, .library = gemm_.get()};
+}
+
 bool CudaExecutor::launch_packed(const OpRun& run) {
   const auto& executor = static_cast<CudaExecutor&>(run.executor);
-  return launch_packed_product(run,
-                               {.num_multiprocessors = executor.options_.num_multiprocessors,
-                                .library = executor.gemm_.get()});
+  return launch_packed_product(run, executor.packed_machine());
 }
 
 bool CudaExecutor::launch_experts(const OpRun& run) {
@@ -250,7 +255,8 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
   const int64_t tokens = x.size(0);
   const bool is_librarys = gemm_ != nullptr && tokens >= GemmLibrary::kFewestRows &&
                            is_worth_two_launches(tokens, weight);
-  if (!has_codes && !is_librarys &&
+  const bool is_packed = !weight.layout().is_rows();
+  if (!has_codes && !is_librarys && !is_packed &&
       cuda::launch_linear_rope_kv_write(
           stream(), options_.num_multiprocessors, x, weight, in["bias"], call, norm)) {
     return true;
@@ -261,7 +267,10 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
   const int64_t kv_heads = call.key_cache.size(1);
   const int64_t head_dim = call.q_out.size(2);
   const Tensor product = allocate({x.dtype(), {tokens, columns}});
-  if (!multiply(x, weight, in["bias"], product)) {
+  if (is_packed) {
+    launch_packed_linear(
+        run, {.x = x, .weight = weight, .out = product, .bias = in["bias"]}, packed_machine());
+  } else if (!multiply(x, weight, in["bias"], product)) {
     launch_own(linear_kernels(x.dtype()), norm, run.in, {}, product);
   }
   const auto part = [&](int64_t count, int64_t first_head) {

@@ -11,6 +11,7 @@
 #include "reprise/kernels/cuda/gemm_library.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
+#include "reprise/kernels/cuda/packed_launch.h"
 #include "reprise/kernels/device_executor.h"
 
 namespace reprise::kernels::cuda {
@@ -33,8 +34,8 @@ struct CudaExecutorOptions {
 
 /// Runs ops on a GPU. Ops on rows use the launch functions of the CPU, with kernels that take the
 /// same arguments and grids. Matrix products and attention have launch functions of their own, and
-/// generated code has a grid of its own. Of the packed weights it takes those in blocks. Ops of
-/// eight-bit rows have no CUDA kernels yet: the executor refuses them.
+/// generated code has a grid of its own. It takes packed weights in blocks and of smaller floats.
+/// Ops of eight-bit rows have no CUDA kernels yet: the executor refuses them.
 ///
 /// The constructor loads all kernels and allocates the workspaces, so that neither happens in a
 /// capture.
@@ -49,7 +50,7 @@ class CudaExecutor final : public DeviceExecutor {
     return kMostNormedRows;
   }
   [[nodiscard]] WeightFamilies weight_families() const noexcept override {
-    return {WeightFamily::block_panels};
+    return {WeightFamily::block_panels, WeightFamily::float_panels};
   }
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
 
@@ -62,6 +63,7 @@ class CudaExecutor final : public DeviceExecutor {
   /// A product with a packed weight.
   static bool launch_packed(const OpRun& run);
   static bool launch_experts(const OpRun& run);
+  [[nodiscard]] PackedMachine packed_machine() const;
   static const LaunchTable& launches();
 
   bool linear(const NormCall& norm, const OpRun& run);

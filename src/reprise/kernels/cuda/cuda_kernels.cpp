@@ -111,17 +111,40 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
        .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_f16}});
 }
 
-PackedKernels packed_linear_kernels() { return {&packed_linear_8, &packed_linear_16}; }
-
-const Kernel& packed_linear_silu_and_mul_kernel() { return packed_linear_silu_and_mul_8; }
-
-const Kernel& packed_expert_linear_kernel() { return packed_expert_linear; }
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
+#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)            \
+  {.for_8_rows = &codes##_##type##_linear_8,                \
+   .for_16_rows = &codes##_##type##_linear_16,              \
+   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8, \
+   .dots = &float_dots_##type,                              \
+   .silu_and_mul_dots = &float_silu_and_mul_dots_##type}
+PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
+  if (layout.family == WeightFamily::block_panels) {
+    return {.for_8_rows = &packed_linear_8,
+            .for_16_rows = &packed_linear_16,
+            .silu_and_mul = &packed_linear_silu_and_mul_8,
+            .experts = &packed_expert_linear};
+  }
+  if (layout.codec == PanelFormat::f4_g64) {
+    return pick<PackedKernels>(
+        dtype,
+        {.dots = &float_dots_f32, .silu_and_mul_dots = &float_silu_and_mul_dots_f32},
+        REPRISE_FLOAT_PANEL_KERNELS(float4, bf16),
+        REPRISE_FLOAT_PANEL_KERNELS(float4, f16));
+  }
+  return pick<PackedKernels>(
+      dtype,
+      {.dots = &float_dots_f32, .silu_and_mul_dots = &float_silu_and_mul_dots_f32},
+      REPRISE_FLOAT_PANEL_KERNELS(float8, bf16),
+      REPRISE_FLOAT_PANEL_KERNELS(float8, f16));
+}
+#undef REPRISE_FLOAT_PANEL_KERNELS
 
 ExpandKernels expand_kernels(DType dtype) {
   return pick<ExpandKernels>(dtype,
-                             {&expand_panels_f32, &dequantize_rows_f32},
-                             {&expand_panels_bf16, &dequantize_rows_bf16},
-                             {&expand_panels_f16, &dequantize_rows_f16});
+                             {&expand_panels_f32, &expand_floats_f32, &dequantize_rows_f32},
+                             {&expand_panels_bf16, &expand_floats_bf16, &dequantize_rows_bf16},
+                             {&expand_panels_f16, &expand_floats_f16, &dequantize_rows_f16});
 }
 
 #define REPRISE_HEAD_KERNEL(prefix, type, unused, head) &prefix##_##head##_##type,

@@ -6,6 +6,7 @@
 #include "reprise/device/kernel.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/weight_layout.h"
 
 namespace reprise::kernels::cuda {
 
@@ -56,20 +57,28 @@ struct AttentionPathKernels {
 [[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
 [[nodiscard]] AttentionPathKernels attention_kernels(DType dtype);
 
-/// The kernels of a product with a weight in blocks, by the rows of a block's tile. They serve all
-/// types and codecs.
+/// The kernels of products with a packed weight. nullptr: there is none.
 struct PackedKernels {
-  const device::Kernel* for_8_rows;
-  const device::Kernel* for_16_rows;
+  // On the tensor cores, by the rows of a block's tile.
+  const device::Kernel* for_8_rows = nullptr;
+  const device::Kernel* for_16_rows = nullptr;
+  const device::Kernel* silu_and_mul = nullptr;  // for up to eight rows
+  const device::Kernel* experts = nullptr;
+  // For rows in any place.
+  const device::Kernel* dots = nullptr;
+  const device::Kernel* silu_and_mul_dots = nullptr;
 };
-[[nodiscard]] PackedKernels packed_linear_kernels();
-/// For up to eight rows.
-[[nodiscard]] const device::Kernel& packed_linear_silu_and_mul_kernel();
-[[nodiscard]] const device::Kernel& packed_expert_linear_kernel();
+/// Whether products with weights of a family have kernels.
+[[nodiscard]] constexpr bool has_packed_kernels(WeightFamily family) noexcept {
+  return family == WeightFamily::block_panels || family == WeightFamily::float_panels;
+}
+/// \pre has_packed_kernels() \throws InvalidArgument when `dtype` is not a float type
+[[nodiscard]] PackedKernels packed_kernels(const WeightLayout& layout, DType dtype);
 /// What turns packed weights and quantised rows into numbers. \throws InvalidArgument when `dtype`
 /// is not a float type
 struct ExpandKernels {
   const device::Kernel* panels;
+  const device::Kernel* floats;
   const device::Kernel* rows;
 };
 [[nodiscard]] ExpandKernels expand_kernels(DType dtype);

@@ -131,27 +131,47 @@
   X(list_likeliest, CudaSamplingArguments, 256, 275 * 8, list_likeliest)
 
 // Products with packed weights. Their kernels take the type of the model as an argument.
-#define REPRISE_CUDA_PACKED_PRODUCT(X, name, tiles, parts, epilogue) \
-  X(name,                                                            \
-    PackedLinearArguments,                                           \
-    256,                                                             \
-    packed_shared_bytes(tiles, parts),                               \
-    packed_linear<tiles, epilogue>)
-#define REPRISE_CUDA_EARLY_PACKED_KERNELS(X)                             \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_8, 1, 1, Epilogue::none)  \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_16, 2, 1, Epilogue::none) \
-  REPRISE_CUDA_PACKED_PRODUCT(X, packed_linear_silu_and_mul_8, 1, 2, Epilogue::silu_and_mul)
+#define REPRISE_CUDA_PACKED_PRODUCT(X, name, chunk, Form, tiles, parts, epilogue) \
+  X(name,                                                                         \
+    PackedLinearArguments,                                                        \
+    256,                                                                          \
+    packed_shared_bytes(chunk, tiles, parts),                                     \
+    packed_linear<Form, tiles, epilogue>)
+// By the rows of a block's tile.
+#define REPRISE_CUDA_PACKED_PRODUCTS(X, name, chunk, Form)                                \
+  REPRISE_CUDA_PACKED_PRODUCT(X, name##_linear_8, chunk, Form, 1, 1, Epilogue::none)      \
+  REPRISE_CUDA_PACKED_PRODUCT(X, name##_linear_16, chunk, Form, 2, 1, Epilogue::none)     \
+  REPRISE_CUDA_PACKED_PRODUCT(                                                            \
+      X, name##_linear_silu_and_mul_8, chunk, Form, 1, 2, Epilogue::silu_and_mul)
+#define REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, type, T)                              \
+  REPRISE_CUDA_PACKED_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>)      \
+  REPRISE_CUDA_PACKED_PRODUCTS(X, float4_##type, kFloat4Chunk, Float4Form<T>)
+#define REPRISE_CUDA_FLOAT_DOTS(X, type, T)                                                \
+  X(float_dots_##type, PackedLinearArguments, 256, 0, float_panel_dots<T, Epilogue::none>) \
+  X(float_silu_and_mul_dots_##type,                                                        \
+    PackedLinearArguments,                                                                 \
+    256,                                                                                   \
+    0,                                                                                     \
+    float_panel_dots<T, Epilogue::silu_and_mul>)
+#define REPRISE_CUDA_EARLY_PACKED_KERNELS(X)                      \
+  REPRISE_CUDA_PACKED_PRODUCTS(X, packed, kBlockChunk, BlockForm) \
+  REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, bf16, BFloat16)            \
+  REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, f16, Float16)
 #define REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
   REPRISE_CUDA_FLOAT_KERNELS(X, quantize_blocks, QuantizeBlocksArguments, 256, 0)           \
   REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm_quantize_blocks, QuantizeBlocksArguments, 256, 64) \
   REPRISE_CUDA_FLOAT_KERNELS(X, block_embedding, EmbeddingArguments, 256, 0)                \
   REPRISE_CUDA_FLOAT_KERNELS(X, expand_panels, ExpandPanelsArguments, 256, 0)               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, expand_floats, ExpandFloatsArguments, 256, 0)               \
+  REPRISE_CUDA_FLOAT_DOTS(X, f32, float)                                                    \
+  REPRISE_CUDA_FLOAT_DOTS(X, bf16, BFloat16)                                                \
+  REPRISE_CUDA_FLOAT_DOTS(X, f16, Float16)                                                  \
   REPRISE_CUDA_FLOAT_KERNELS(X, dequantize_rows, DequantizeRowsArguments, 256, 0)           \
   X(packed_expert_linear,                                                                   \
     PackedExpertArguments,                                                                  \
     256,                                                                                    \
-    packed_shared_bytes(1, 1),                                                              \
-    packed_expert_linear)
+    packed_shared_bytes(kBlockChunk, 1, 1),                                                 \
+    packed_expert_linear<BlockForm>)
 
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)

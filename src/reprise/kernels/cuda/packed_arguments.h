@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "reprise/kernels/cuda/linear_arguments.h"
+#include "reprise/tensor/codecs.h"
 
 namespace reprise::kernels::cuda {
 
@@ -10,12 +11,13 @@ namespace reprise::kernels::cuda {
 /// and the type only says how they read biases and write results.
 enum class PackedType : int32_t { f32, bf16, f16 };
 
-/// A product with a weight in blocks. `x` of the product is rows of ActivationBlock, and its weight
-/// begins with a PanelHeader.
+/// A product with a weight in panels of codes. A weight in blocks begins with a PanelHeader, and
+/// `x` is rows of ActivationBlock; for other weights `x` is rows of elements or of int8.
 struct alignas(16) PackedLinearArguments {
   CudaLinearArguments of;
   PackedType type;  // of bias and residual, and to which a product is rounded
   PackedType out;   // the same, or f32 for logits
+  int64_t panels;   // of the weight; a weight in blocks says itself how many it has
 };
 
 /// The same for experts. Row r of the result is the product of row r / rows_per_x of x with the
@@ -35,6 +37,18 @@ struct alignas(16) ExpandPanelsArguments {
   int64_t count;
 };
 
+/// Panels of a weight of smaller floats as numbers, from panel `first_panel` on, one for each
+/// block: out[16 * blocks, depth].
+struct alignas(16) ExpandFloatsArguments {
+  const void* weight;
+  void* out;
+  int64_t first_panel;
+  int64_t depth;
+  int64_t group;        // elements that share a scale
+  int64_t panel_bytes;  // of all sixteen columns
+  PanelFormat codec;
+};
+
 /// Rows of ActivationBlock as numbers.
 struct alignas(16) DequantizeRowsArguments {
   const void* x;
@@ -43,34 +57,51 @@ struct alignas(16) DequantizeRowsArguments {
   int64_t blocks;
 };
 
-// The warps of a block divide the depth. A warp copies one chunk of a panel after the other to
-// shared memory, together with the same chunk of the rows.
-inline constexpr int kPackedChunkBlocks = 4;
-/// The bytes of the largest chunk: four blocks of q8_0.
-inline constexpr int kPackedChunkBytes = 2176;
-/// Bytes of a row's four ActivationBlocks, and from one row to the next: so the four words that
-/// each of eight rows gives to a fragment lie in different banks.
-inline constexpr int kPackedRowBytes = 160;
-inline constexpr int kPackedRowStride = 176;
+/// What a warp of a product copies to shared memory at once. The warps of a block divide the depth:
+/// a warp copies one chunk of a panel after the other, together with the same chunk of the rows.
+struct ChunkSizes {
+  int elements;      // of the depth
+  int weight_bytes;  // of the largest chunk of a panel
+  int row_bytes;     // of a chunk of a row of x
+  int row_stride;    // from one row to the next in shared memory, so that no banks collide
+};
+/// Four blocks, of q8_0 at most, and four ActivationBlocks. The four words that each of eight rows
+/// gives to a fragment lie in different banks.
+inline constexpr ChunkSizes kBlockChunk = {
+    .elements = 128, .weight_bytes = 2176, .row_bytes = 160, .row_stride = 176};
+/// Two groups of float8 with the scales of a larger group, or a group of four-bit floats. Fragments
+/// of rows are loaded as matrices (rows 16 bytes apart from a multiple of 128), or, for codes of
+/// four bits, sixteen bytes by each lane (64 bytes apart).
+inline constexpr ChunkSizes kFloat8Chunk = {
+    .elements = 64, .weight_bytes = 1088, .row_bytes = 128, .row_stride = 144};
+inline constexpr ChunkSizes kFloat4Chunk = {
+    .elements = 64, .weight_bytes = 576, .row_bytes = 128, .row_stride = 192};
+/// Codes of eight bits.
+inline constexpr ChunkSizes kInt8Chunk = {
+    .elements = 128, .weight_bytes = 2048, .row_bytes = 128, .row_stride = 144};
+
 /// Sums of a row in shared memory: sixteen columns, and one that keeps rows in different banks.
 inline constexpr int kPackedSumStride = 17;
+/// The least that GPUs of compute capability 8.0 or newer give to a block.
+inline constexpr int kLeastSharedBytes = 99 << 10;
 
-/// Chunks that a warp has in flight. With more rows or two panels a chunk takes more room.
-constexpr int packed_slots(int tiles, int parts) { return tiles == 1 && parts == 1 ? 3 : 2; }
-constexpr int packed_slot_bytes(int tiles, int parts) {
-  return parts * kPackedChunkBytes + tiles * kFragmentRows * kPackedRowStride;
+constexpr int packed_slot_bytes(const ChunkSizes& chunk, int tiles, int parts) {
+  return parts * chunk.weight_bytes + tiles * kFragmentRows * chunk.row_stride;
+}
+constexpr int packed_sum_bytes(int tiles, int parts) {
+  return parts * tiles * kFragmentRows * kPackedSumStride * 4;
+}
+/// Chunks that a warp has in flight: as many as fit, but more than five would not help.
+constexpr int packed_slots(const ChunkSizes& chunk, int tiles, int parts) {
+  const int room = kLeastSharedBytes / kLinearWarps - packed_sum_bytes(tiles, parts);
+  const int slots = room / packed_slot_bytes(chunk, tiles, parts);
+  return slots < 5 ? slots : 5;
 }
 /// Dynamic shared memory of kernels with `tiles` fragments of eight rows and `parts` panels.
-constexpr uint32_t packed_shared_bytes(int tiles, int parts) {
-  return static_cast<uint32_t>(kLinearWarps *
-                               (packed_slots(tiles, parts) * packed_slot_bytes(tiles, parts) +
-                                parts * tiles * kFragmentRows * kPackedSumStride * 4));
+constexpr uint32_t packed_shared_bytes(const ChunkSizes& chunk, int tiles, int parts) {
+  return static_cast<uint32_t>(
+      kLinearWarps * (packed_slots(chunk, tiles, parts) * packed_slot_bytes(chunk, tiles, parts) +
+                      packed_sum_bytes(tiles, parts)));
 }
-
-/// The least that GPUs of compute capability 8.0 or newer give to a block.
-inline constexpr uint32_t kLeastSharedBytes = 99 << 10;
-static_assert(packed_shared_bytes(1, 1) <= kLeastSharedBytes &&
-              packed_shared_bytes(2, 1) <= kLeastSharedBytes &&
-              packed_shared_bytes(1, 2) <= kLeastSharedBytes);
 
 }  // namespace reprise::kernels::cuda

@@ -24,39 +24,62 @@ Tensor dequantized(DeviceExecutor& executor, const Tensor& x, DType dtype) {
   return rows;
 }
 
+/// The rows of x as elements.
+Tensor elements_of(DeviceExecutor& executor, const PackedCall& call) {
+  const bool has_blocks = call.weight.layout().family == WeightFamily::block_panels;
+  return has_blocks ? dequantized(executor, call.x, call.weight.dtype()) : call.x;
+}
+
+/// Writes `count` rows of the weight from row `first` on as numbers.
+void expand(DeviceExecutor& executor,
+            const Tensor& weight,
+            const Tensor& numbers,
+            int64_t first,
+            int64_t count) {
+  const WeightLayout& layout = weight.layout();
+  const ExpandKernels kernels = expand_kernels(weight.dtype());
+  const std::array uses = {writes(numbers), reads(weight)};
+  if (layout.family == WeightFamily::block_panels) {
+    const int64_t panels = num_panels(weight.size(0)) + PanelHeader::kMaxParts - 1;
+    const ExpandPanelsArguments arguments = {
+        .weight = weight.data(), .out = numbers.data(), .first = first, .count = count};
+    launch(executor.stream(), *kernels.panels, static_cast<uint32_t>(panels), arguments, uses);
+    return;
+  }
+  const int64_t depth = weight.size(1);
+  const ExpandFloatsArguments arguments = {.weight = weight.data(),
+                                           .out = numbers.data(),
+                                           .first_panel = first / kPanelColumns,
+                                           .depth = depth,
+                                           .group = layout.group(depth),
+                                           .panel_bytes = kPanelColumns * layout.row_bytes,
+                                           .codec = layout.codec};
+  const auto panels = static_cast<uint32_t>(num_panels(count));
+  launch(executor.stream(), *kernels.floats, panels, arguments, uses);
+}
+
 }  // namespace
 
 bool multiply_expanded(DeviceExecutor& executor,
                        GemmLibrary& library,
-                       const Tensor& x,
-                       const Tensor& weight,
-                       const Tensor& bias,
-                       const Tensor& out,
+                       const PackedCall& call,
                        int64_t piece_bytes) {
-  const DType dtype = weight.dtype();
-  const int64_t outputs = weight.size(0);
-  const int64_t depth = weight.size(1);
+  const DType dtype = call.weight.dtype();
+  const int64_t outputs = call.weight.size(0);
+  const int64_t depth = call.weight.size(1);
   const int64_t row_bytes = depth * static_cast<int64_t>(dtype_bytes(dtype));
   // Whole panels, so that pieces of biases and results are aligned.
   const int64_t most = std::max(piece_bytes / row_bytes / kPanelColumns, int64_t{1});
   const int64_t piece = std::min(most * kPanelColumns, outputs);
-  const int64_t panels = num_panels(outputs) + PanelHeader::kMaxParts - 1;
-  const Tensor rows = dequantized(executor, x, dtype);
+  const Tensor rows = elements_of(executor, call);
   const Tensor numbers = executor.allocate({dtype, {piece, depth}});
   for (int64_t first = 0; first < outputs; first += piece) {
     const int64_t count = std::min(piece, outputs - first);
-    const ExpandPanelsArguments arguments = {
-        .weight = weight.data(), .out = numbers.data(), .first = first, .count = count};
-    launch(executor.stream(),
-           *expand_kernels(dtype).panels,
-           static_cast<uint32_t>(panels),
-           arguments,
-           std::array{writes(numbers), reads(weight)});
-    const Tensor part_of_bias = bias.defined() ? bias.with_layout({count}, {1}, first) : Tensor{};
-    if (!library.multiply(rows,
-                          numbers.with_layout({count, depth}, {depth, 1}, 0),
-                          part_of_bias,
-                          out.with_layout({out.size(0), count}, {out.stride(0), 1}, first))) {
+    expand(executor, call.weight, numbers, first, count);
+    const Tensor bias = call.bias.defined() ? call.bias.with_layout({count}, {1}, first) : Tensor{};
+    const Tensor out =
+        call.out.with_layout({call.out.size(0), count}, {call.out.stride(0), 1}, first);
+    if (!library.multiply(rows, numbers.with_layout({count, depth}, {depth, 1}, 0), bias, out)) {
       return false;
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/gemm_library.h"
+#include "reprise/kernels/cuda/packed_call.h"
 #include "reprise/kernels/device_executor.h"
 
 namespace reprise::kernels::cuda {
@@ -11,15 +12,12 @@ inline constexpr int64_t kFewestExpandedRows = 65;
 inline constexpr int64_t kExpandedBytes = int64_t{64} << 20;
 
 /// out = x weight^T + bias for many rows: the weight becomes numbers of its type in pieces of
-/// `piece_bytes`, and so do the rows; the library multiplies them. All of this memory is of the
-/// executor's pool. Returns false where the library does not compute the product; then `out` has no
-/// meaning.
+/// `piece_bytes`, and so do rows of codes; the library multiplies them. All of this memory is of
+/// the executor's pool. Returns false where the library does not compute the product; then `out`
+/// has no meaning. \pre the call has no residual; `out` has the rows of the weight as columns
 bool multiply_expanded(DeviceExecutor& executor,
                        GemmLibrary& library,
-                       const Tensor& x,       // ActivationBlocks
-                       const Tensor& weight,  // in blocks
-                       const Tensor& bias,    // or undefined
-                       const Tensor& out,     // [rows of x, rows of the weight], dense
+                       const PackedCall& call,
                        int64_t piece_bytes = kExpandedBytes);
 
 }  // namespace reprise::kernels::cuda

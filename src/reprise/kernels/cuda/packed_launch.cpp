@@ -12,6 +12,7 @@
 #include "reprise/kernels/cuda/packed_expand.h"
 #include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/op_table.h"
@@ -33,51 +34,68 @@ PackedType packed_type(DType dtype) {
   }
 }
 
-/// The operands of a product, borrowed for the call.
-struct PackedCall {
-  static inline const Tensor kLeftOut = {};
+/// The most panels that a weight of so many outputs can have: parts of a weight in blocks may end
+/// within a panel.
+int64_t most_panels(const Tensor& weight, int64_t outputs) {
+  const bool has_parts = weight.layout().family == WeightFamily::block_panels;
+  return num_panels(outputs) + (has_parts ? PanelHeader::kMaxParts - 1 : 0);
+}
 
-  const Tensor& x;       // ActivationBlocks
-  const Tensor& weight;  // in blocks
-  const Tensor& out;     // half as many columns as the weight has outputs, with silu_and_mul
-  const Tensor& bias = kLeftOut;
-  const Tensor& residual = kLeftOut;
-  const Tensor& num_rows = kLeftOut;
-};
+void require_rows_in_blocks(const Tensor& x, int64_t depth) {
+  REPRISE_ASSERT(x.is_dense() && x.size(1) == depth / kPanelBlock *
+                                                  static_cast<int64_t>(sizeof(ActivationBlock)),
+                 "linear: rows of {} do not fit a weight in blocks of depth {}",
+                 x.type().to_string(),
+                 depth);
+}
 
 PackedLinearArguments arguments_of(const PackedCall& call) {
+  const WeightLayout& layout = call.weight.layout();
   const int64_t depth = call.weight.size(-1);
-  REPRISE_ASSERT(call.x.is_dense() && call.weight.is_dense() && call.out.is_dense(),
-                 "linear: operands in blocks must be dense");
-  REPRISE_ASSERT(
-      call.x.size(1) == depth / kPanelBlock * static_cast<int64_t>(sizeof(ActivationBlock)),
-      "linear: rows of {} bytes do not fit a weight of depth {}",
-      call.x.size(1),
-      depth);
-  return {
+  REPRISE_ASSERT(call.weight.is_dense() && call.out.is_dense(),
+                 "linear: weight and out must be dense");
+  if (layout.family == WeightFamily::block_panels) {
+    require_rows_in_blocks(call.x, depth);
+  } else {
+    require_dense_rows(call.x, "linear");
+  }
+  const int64_t outputs = call.weight.num_elements() / depth;  // of all experts
+  PackedLinearArguments arguments = {
       .of = {.product = {.x = call.x.data(),
                          .weight = call.weight.data(),
                          .bias = call.bias.data(),
                          .out = call.out.data(),
                          .num_rows = call.num_rows.data_as<int32_t>(),
-                         .x_stride = 0,
+                         .x_stride = call.x.stride(0),
                          .rows = call.x.size(0),
                          .columns = call.out.size(1),
                          .depth = depth,
                          .rows_per_block = 0,
                          .columns_per_block = 0,
-                         .family = WeightFamily::block_panels,
+                         .x_scale = call.scale.data_as<float>(),
+                         .x_scale_stride = call.scale.defined() && call.scale.size(0) == 1 ? 0 : 1,
                          .residual = call.residual.data(),
                          .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0},
              .to = {},
              .norm = nullptr,
              .epsilon = 0},
       .type = packed_type(call.weight.dtype()),
-      .out = packed_type(call.out.dtype())};
+      .out = packed_type(call.out.dtype()),
+      .panels = num_panels(outputs)};
+  set_weight_layout(call.weight, arguments.of.product);
+  return arguments;
 }
 
-/// The most panels that a weight of so many outputs can have: parts may end within a panel.
-int64_t most_panels(int64_t outputs) { return num_panels(outputs) + PanelHeader::kMaxParts - 1; }
+bool is_vector_aligned(const Tensor& x) {
+  const auto row_bytes = x.stride(0) * static_cast<int64_t>(dtype_bytes(x.dtype()));
+  return reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && row_bytes % 16 == 0;
+}
+
+/// Whether the kernels on the tensor cores serve a product.
+bool fits_tensor_cores(const PackedCall& call, const PackedKernels& kernels) {
+  return kernels.for_8_rows != nullptr &&
+         (call.weight.layout().family == WeightFamily::block_panels || is_vector_aligned(call.x));
+}
 
 /// Two blocks fit on a multiprocessor of a GPU for servers, by the shared memory that they need.
 uint32_t blocks_of(int64_t items, const PackedMachine& machine) {
@@ -85,28 +103,44 @@ uint32_t blocks_of(int64_t items, const PackedMachine& machine) {
       std::min(items, int64_t{kBlocksOfProducts} * machine.num_multiprocessors));
 }
 
-bool launch_rows(const OpRun& run,
-                 const device::Kernel& kernel,
-                 int64_t rows_of_tile,
-                 const PackedCall& call,
-                 const PackedMachine& machine) {
+bool launch_kernel(const OpRun& run,
+                   const device::Kernel& kernel,
+                   uint32_t num_blocks,
+                   const PackedCall& call) {
   if (call.residual.defined()) require_dense_rows(call.residual, "linear");
-  const int64_t items = most_panels(call.out.size(1)) * ceil_div(call.x.size(0), rows_of_tile);
   if (call.x.size(0) == 0) return false;
   return launch(run.stream,
                 kernel,
-                blocks_of(items, machine),
+                num_blocks,
                 arguments_of(call),
                 std::array{writes(call.out),
                            reads(call.x),
+                           reads(call.scale),
                            reads(call.weight),
                            reads(call.bias),
                            reads(call.residual),
                            reads(call.num_rows)});
 }
 
-bool launch_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
-  const PackedKernels kernels = packed_linear_kernels();
+bool launch_rows(const OpRun& run,
+                 const device::Kernel& kernel,
+                 int64_t rows_of_tile,
+                 const PackedCall& call,
+                 const PackedMachine& machine) {
+  const int64_t items =
+      most_panels(call.weight, call.out.size(1)) * ceil_div(call.x.size(0), rows_of_tile);
+  return launch_kernel(run, kernel, blocks_of(items, machine), call);
+}
+
+bool launch_dots(const OpRun& run, const device::Kernel& kernel, const PackedCall& call) {
+  const int64_t blocks =
+      ceil_div(call.x.size(0), kDotRows) * ceil_div(call.out.size(1), kDotColumns);
+  return launch_kernel(run, kernel, static_cast<uint32_t>(blocks), call);
+}
+
+bool launch_own(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
+  if (!fits_tensor_cores(call, kernels)) return launch_dots(run, *kernels.dots, call);
   const bool is_few = call.x.size(0) <= kFragmentRows;
   return launch_rows(run,
                      is_few ? *kernels.for_8_rows : *kernels.for_16_rows,
@@ -115,46 +149,41 @@ bool launch_linear(const OpRun& run, const PackedCall& call, const PackedMachine
                      machine);
 }
 
-/// A product of many rows by the library; undefined where it does not compute it. `dtype` is that
-/// of the result.
-Tensor expanded_product(const OpRun& run,
-                        const PackedCall& call,
-                        DType dtype,
-                        const PackedMachine& machine) {
-  const int64_t rows = call.x.size(0);
-  if (machine.library == nullptr || rows < kFewestExpandedRows) return {};
-  Tensor product = run.executor.allocate({dtype, {rows, call.weight.size(0)}});
-  const bool is_done =
-      multiply_expanded(run.executor, *machine.library, call.x, call.weight, call.bias, product);
+bool has_many_rows(const PackedCall& call, const PackedMachine& machine) {
+  return machine.library != nullptr && call.x.size(0) >= kFewestExpandedRows;
+}
+
+/// A product of many rows by the library; undefined where it does not compute it.
+Tensor expanded_product(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  if (!has_many_rows(call, machine)) return {};
+  Tensor product =
+      run.executor.allocate({call.weight.dtype(), {call.x.size(0), call.weight.size(0)}});
+  const bool is_done = multiply_expanded(
+      run.executor,
+      *machine.library,
+      {.x = call.x, .weight = call.weight, .out = product, .bias = call.bias, .scale = call.scale});
   return is_done ? product : Tensor{};
 }
 
-/// A product with a sum or without.
-bool launch_whole(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
-  if (call.residual.defined()) {
-    const Tensor product = expanded_product(run, call, call.weight.dtype(), machine);
-    if (product.defined()) {
-      return launch_add(run.stream, run.kernels, call.residual, product, call.out);
-    }
-  } else if (machine.library != nullptr && call.x.size(0) >= kFewestExpandedRows &&
-             multiply_expanded(
-                 run.executor, *machine.library, call.x, call.weight, call.bias, call.out)) {
-    return true;
-  }
-  return launch_linear(run, call, machine);
-}
-
-/// With more than eight rows the product of gates and ups is stored in memory of the pool.
+/// With more rows than a tile has, the product of gates and ups is stored in memory of the pool.
 bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   const int64_t rows = call.x.size(0);
-  if (rows <= kFragmentRows) {
-    return launch_rows(run, packed_linear_silu_and_mul_kernel(), kFragmentRows, call, machine);
+  const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
+  const bool fits = fits_tensor_cores(call, kernels);
+  if (fits && rows <= kFragmentRows) {
+    return launch_rows(run, *kernels.silu_and_mul, kFragmentRows, call, machine);
   }
-  Tensor product = expanded_product(run, call, call.weight.dtype(), machine);
+  Tensor product = expanded_product(run, call, machine);
+  if (!product.defined() && !fits) return launch_dots(run, *kernels.silu_and_mul_dots, call);
   if (!product.defined()) {
     product = run.executor.allocate({call.weight.dtype(), {rows, call.weight.size(0)}});
-    launch_linear(
-        run, {.x = call.x, .weight = call.weight, .out = product, .bias = call.bias}, machine);
+    launch_own(run,
+               {.x = call.x,
+                .weight = call.weight,
+                .out = product,
+                .bias = call.bias,
+                .scale = call.scale},
+               machine);
   }
   return kernels::launch_silu_and_mul(run.stream, run.kernels, product, call.out);
 }
@@ -183,7 +212,8 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
       .experts = experts.data_as<int32_t>(),
       .rows_per_x = in["x"].size(0) == experts.size(0) ? experts.size(1) : 1};
   arguments.linear.of.product.rows = out.size(0);
-  const device::Kernel& kernel = packed_expert_linear_kernel();
+  const device::Kernel& kernel =
+      *packed_kernels(in["weight"].layout(), in["weight"].dtype()).experts;
   return launch(
       run.stream,
       kernel,
@@ -202,41 +232,64 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
 
 }  // namespace
 
+bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  if (call.residual.defined()) {
+    const Tensor product = expanded_product(run, call, machine);
+    if (product.defined()) {
+      return launch_add(run.stream, run.kernels, call.residual, product, call.out);
+    }
+  } else if (has_many_rows(call, machine) &&
+             multiply_expanded(run.executor, *machine.library, call)) {
+    return true;
+  }
+  return launch_own(run, call, machine);
+}
+
 bool launch_packed_product(const OpRun& run, const PackedMachine& machine) {
-  if (run.in[1].layout().family != WeightFamily::block_panels) refuse(run);
+  if (!has_packed_kernels(run.in[1].layout().family)) refuse(run);
   switch (run.call.code) {
     case OpCode::linear: {
       const auto in = run.operands<OpCode::linear>();
-      return launch_whole(
-          run,
-          {.x = in["x"], .weight = in["weight"], .out = run.out[0], .bias = in["bias"]},
-          machine);
+      return launch_packed_linear(run,
+                                  {.x = in["x"],
+                                   .weight = in["weight"],
+                                   .out = run.out[0],
+                                   .bias = in["bias"],
+                                   .scale = in["scale"]},
+                                  machine);
     }
     case OpCode::linear_add: {
       const auto in = run.operands<OpCode::linear_add>();
-      return launch_whole(run,
-                          {.x = in["x"],
-                           .weight = in["weight"],
-                           .out = run.out[0],
-                           .bias = in["bias"],
-                           .residual = in["residual"]},
-                          machine);
+      return launch_packed_linear(run,
+                                  {.x = in["x"],
+                                   .weight = in["weight"],
+                                   .out = run.out[0],
+                                   .bias = in["bias"],
+                                   .scale = in["scale"],
+                                   .residual = in["residual"]},
+                                  machine);
     }
     case OpCode::linear_silu_and_mul: {
       const auto in = run.operands<OpCode::linear_silu_and_mul>();
-      return launch_silu_and_mul(
-          run,
-          {.x = in["x"], .weight = in["weight"], .out = run.out[0], .bias = in["bias"]},
-          machine);
+      return launch_silu_and_mul(run,
+                                 {.x = in["x"],
+                                  .weight = in["weight"],
+                                  .out = run.out[0],
+                                  .bias = in["bias"],
+                                  .scale = in["scale"]},
+                                 machine);
     }
     case OpCode::linear_silu_and_mul_quantize_blocks:
       return launch_silu_and_mul_quantize_blocks(run, machine);
     case OpCode::lm_head: {
       const auto in = run.operands<OpCode::lm_head>();
-      return launch_whole(
-          run,
-          {.x = in["x"], .weight = in["weight"], .out = run.out[0], .num_rows = in["num_rows"]},
-          machine);
+      return launch_packed_linear(run,
+                                  {.x = in["x"],
+                                   .weight = in["weight"],
+                                   .out = run.out[0],
+                                   .scale = in["scale"],
+                                   .num_rows = in["num_rows"]},
+                                  machine);
     }
     case OpCode::expert_linear:
       return launch_experts(run, machine);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/gemm_library.h"
+#include "reprise/kernels/cuda/packed_call.h"
 #include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels::cuda {
@@ -11,9 +12,12 @@ struct PackedMachine {
   GemmLibrary* library;  // for many rows; nullptr: the machine has none
 };
 
-/// Launches an op whose second operand is a weight in blocks: a product with any epilogue that has
-/// quantised rows, or a product of experts. Kernels read the header of the weight, because the host
-/// cannot. \throws InvalidArgument for other ops and other layouts
+/// out = x weight^T + bias, then the sum with a residual if there is one.
+bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine);
+
+/// Launches an op whose second operand is a packed weight: a product with any epilogue but a
+/// rotation, or a product of experts. Kernels read the header of a weight in blocks, because the
+/// host cannot. \throws InvalidArgument for other ops and other layouts
 bool launch_packed_product(const OpRun& run, const PackedMachine& machine);
 
 }  // namespace reprise::kernels::cuda

@@ -287,7 +287,8 @@ TEST_P(CudaPacked, expands_weights_in_pieces_for_the_library) {
     for (const int64_t piece : {int64_t{1}, 48 * 256 * int64_t{4}, kExpandedBytes}) {
       const uint64_t before = machine_.cublas_lt().num_products();
       const Tensor out = make({rows, 160});
-      ASSERT_TRUE(multiply_expanded(executor_, library, q, weight, bias, out, piece));
+      ASSERT_TRUE(multiply_expanded(
+          executor_, library, {.x = q, .weight = weight, .out = out, .bias = bias}, piece));
       stream_->synchronize();
       const uint64_t columns = piece == 1                ? 16
                                : piece == kExpandedBytes ? 160
@@ -359,11 +360,11 @@ TEST_P(CudaPacked, touches_only_weights_before_the_kernels_ahead_are_done) {
 }
 
 TEST_P(CudaPacked, refuses_layouts_that_it_has_no_kernels_for) {
-  const TensorType type{dtype(), {32, 128}, layout_of(PanelFormat::f8e4m3_g128, 128)};
+  const TensorType type{DType::bf16, {32, 128}, column_panels_layout()};
   const Tensor weight =
       Tensor::own(type, device::PoolReference(pool_->allocate(type.bytes())), executor_);
   try {
-    run(OpCode::linear, {random({1, 128}), weight, {}});
+    run(OpCode::linear, {make({1, 128}, DType::bf16), weight, {}});
     FAIL() << "accepted";
   } catch (const InvalidArgument& error) {
     EXPECT_NE(std::string(error.what()).find("has no kernel for a weight of"), std::string::npos)

@@ -89,4 +89,15 @@ class ProductResult {
   bool is_value_ = false;
 };
 
+/// Loads and stores a result whose sums are known.
+template <typename T, typename Out, Epilogue kEpilogue, typename Sums>
+REPRISE_DEVICE void store_product(const CudaLinearArguments& a,
+                                  int64_t row,
+                                  int64_t column,
+                                  const Sums& sums) {
+  ProductResult<T, Out, kEpilogue> result;
+  result.load(a, row, column);
+  result.store(a, sums);
+}
+
 }  // namespace reprise::kernels::cuda

@@ -66,6 +66,21 @@ REPRISE_DEVICE void rms_norm(const RmsNormArguments& a) {
   });
 }
 
+/// sum = residual + x. Each thread reads later only what it wrote itself, if it takes the same
+/// columns.
+template <typename T>
+REPRISE_DEVICE void add_to_row(
+    const T* residual, const T* x, T* sum, int64_t width, const Team& team) {
+  for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
+    float left[kColumns];
+    float right[kColumns];
+    load_columns(residual + column, count, left);
+    load_columns(x + column, count, right);
+    for (int i = 0; i < kColumns; ++i) left[i] += right[i];
+    store_columns(sum + column, count, left);
+  });
+}
+
 template <typename T>
 REPRISE_DEVICE void fused_add_rms_norm(const FusedAddRmsNormArguments& a) {
   const int64_t width = a.tiles.width;
@@ -73,15 +88,8 @@ REPRISE_DEVICE void fused_add_rms_norm(const FusedAddRmsNormArguments& a) {
     const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
     const T* residual = static_cast<const T*>(a.residual) + row_offset(a.residual_layout, row);
     T* sum = static_cast<T*>(a.sum) + row * width;
-    for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
-      float left[kColumns];
-      float right[kColumns];
-      load_columns(residual + column, count, left);
-      load_columns(x + column, count, right);
-      for (int i = 0; i < kColumns; ++i) left[i] += right[i];
-      store_columns(sum + column, count, left);
-    });
-    // Each thread reads only values that it wrote itself, so no synchronisation is needed.
+    // No synchronisation is needed after this.
+    add_to_row(residual, x, sum, width, team);
     const float scale = rms_norm_scale<T>(sum, width, a.epsilon, team);
     scale_row<T>(sum,
                  static_cast<const T*>(a.weight),

@@ -1,0 +1,269 @@
+#pragma once
+
+#include "reprise/kernels/cuda/cache_codes.cuh"
+#include "reprise/kernels/cuda/packed_codes.cuh"
+#include "reprise/kernels/cuda/packed_stream.cuh"
+#include "reprise/tensor/float_panels.h"
+
+// Weights of smaller floats (float_panels.h) with activations as they are: codes become elements of
+// the model's type in registers. Float8 is exact there; the numbers of four-bit floats are rounded.
+// A sum of a group is scaled and then added, as on the CPU.
+namespace reprise::kernels::cuda {
+
+/// A panel of a weight without a header.
+struct SimplePanel {
+  const char* bytes;
+  /// Entry lane % 16 of the panel's last list: the scale of a column, or the number of a code.
+  float entry;
+  int columns;
+  int64_t column;
+};
+
+REPRISE_DEVICE SimplePanel simple_panel(const void* weight,
+                                        int64_t index,
+                                        int64_t panel_bytes,
+                                        int64_t list_at) {
+  SimplePanel panel = {.bytes = static_cast<const char*>(weight) + index * panel_bytes,
+                       .entry = 0,
+                       .columns = static_cast<int>(kPanelColumns),
+                       .column = index * kPanelColumns};
+  if (list_at >= 0) {
+    const int at = lane_index() % static_cast<int>(kPanelColumns) * 4;
+    panel.entry = float_of(load_word(panel.bytes + list_at + at));
+  }
+  return panel;
+}
+
+/// The numbers of sixteen codes as elements of 16 bits: the low bytes, and the high bytes.
+struct NumberTable {
+  CodeTable low;
+  CodeTable high;
+};
+
+/// Lane i has the number of code i % 16. All lanes of a warp must call this.
+template <typename T>
+REPRISE_DEVICE NumberTable make_number_table(float number) {
+  NumberTable table = {};
+  const auto bits = static_cast<int>(pack<T>(number, 0.0F) & 0xffffU);
+  REPRISE_UNROLL
+  for (int i = 0; i < 16; ++i) {
+    const auto element = static_cast<uint32_t>(shuffle_from(bits, i));
+    table.low.word[i / 4] |= (element & 0xffU) << (i % 4 * 8);
+    table.high.word[i / 4] |= (element >> 8) << (i % 4 * 8);
+  }
+  return table;
+}
+
+/// The numbers of eight codes, in pairs of neighbours.
+REPRISE_DEVICE void look_up_numbers(const NumberTable& table,
+                                    uint32_t codes,
+                                    uint32_t (&pairs)[4]) {
+  REPRISE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t low = look_up_four(table.low, codes >> (16 * half));
+    const uint32_t high = look_up_four(table.high, codes >> (16 * half));
+    pairs[2 * half] = permute_bytes(low, high, 0x5140U);
+    pairs[2 * half + 1] = permute_bytes(low, high, 0x7362U);
+  }
+}
+
+/// What both forms of smaller floats have in common.
+struct FloatWeight {
+  const void* weight;
+  const char* x;
+  int depth;
+  int64_t row_bytes;
+  int64_t row_step;
+  int64_t panels;
+  int64_t panel_bytes;
+  int64_t group;  // elements that share a scale
+  bool has_group_scales;
+  bool is_e5m2;
+
+  REPRISE_DEVICE FloatWeight(const PackedLinearArguments& arguments, int element_bytes)
+      : weight(arguments.of.product.weight),
+        x(static_cast<const char*>(arguments.of.product.x)),
+        depth(static_cast<int>(arguments.of.product.depth)),
+        row_bytes(arguments.of.product.depth * element_bytes),
+        row_step(arguments.of.product.x_stride * element_bytes),
+        panels(arguments.panels),
+        panel_bytes(arguments.of.product.column_bytes * kPanelColumns),
+        group(arguments.of.product.group),
+        has_group_scales(float_panel_group(arguments.of.product.codec) != 0),
+        is_e5m2(arguments.of.product.codec == PanelFormat::f8e5m2_rows ||
+                arguments.of.product.codec == PanelFormat::f8e5m2_g128) {}
+};
+
+/// sums += those of a group, or of a part of it, times the scales of a lane's two columns.
+template <int kTiles>
+REPRISE_DEVICE void add_scaled(float (&sums)[kTiles][4],
+                               const float (&group)[kTiles][4],
+                               const ColumnPair& scales) {
+  REPRISE_UNROLL
+  for (int t = 0; t < kTiles; ++t) {
+    REPRISE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      sums[t][i] = multiply_add(scales.of[i / 2], group[t][i], sums[t][i]);
+    }
+  }
+}
+
+/// Float8. T has 16 bits.
+template <typename T>
+struct Float8Form : FloatWeight {
+  static constexpr ChunkSizes kChunk = kFloat8Chunk;
+  static constexpr int kPieceBytes = 16;
+  static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns);
+  using Panel = SimplePanel;
+  struct Table {};
+  using Sum = float;
+
+  REPRISE_DEVICE explicit Float8Form(const PackedLinearArguments& a) : FloatWeight(a, sizeof(T)) {}
+  [[nodiscard]] REPRISE_DEVICE int64_t num_panels() const { return panels; }
+  [[nodiscard]] REPRISE_DEVICE Panel panel(int64_t index) const {
+    const int64_t scales = has_group_scales ? -1 : int64_t{depth} * kPanelColumns;
+    return simple_panel(weight, index, panel_bytes, scales);
+  }
+  [[nodiscard]] static REPRISE_DEVICE Table table(const Panel& /*panel*/) { return {}; }
+  /// In a slot the scales of the group follow the codes of a whole chunk.
+  REPRISE_DEVICE void copy(char* to, const Panel& panel, int chunk) const {
+    const int64_t begin = int64_t{chunk} * kCodeBytes;
+    if (!has_group_scales) {
+      const int64_t bytes = min_of(kCodeBytes, int64_t{depth} * kPanelColumns - begin);
+      return copy_chunk_async(to, {panel.bytes + begin, 0, 0, static_cast<int>(bytes)});
+    }
+    const int64_t codes_of_group = group * kPanelColumns;
+    const int64_t scales = begin / codes_of_group * kFloatScaleBytes;  // of the groups before
+    const int64_t skipped = codes_of_group - begin % codes_of_group - kCodeBytes;
+    copy_chunk_async(to,
+                     {panel.bytes + begin + scales,
+                      kCodeBytes,
+                      skipped,
+                      kCodeBytes + static_cast<int>(kFloatScaleBytes)});
+  }
+  template <int kTiles>
+  REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
+                               const Panel& /*panel*/,
+                               Table /*table*/,
+                               const char* weights,
+                               const char* rows,
+                               int chunk) const {
+    if (!has_group_scales) return multiply_codes_of(sums, weights, rows, chunk);
+    float group_sums[kTiles][4] = {};
+    multiply_codes_of(group_sums, weights, rows, chunk);
+    add_scaled(sums, group_sums, float_pair(weights + kCodeBytes, lane_index() / 4));
+  }
+  [[nodiscard]] REPRISE_DEVICE float finish(float sum, const Panel& panel, int64_t /*row*/) const {
+    return has_group_scales ? sum : sum * panel.entry;
+  }
+
+ private:
+  template <int kTiles>
+  REPRISE_DEVICE void multiply_codes_of(float (&sums)[kTiles][4],
+                                        const char* weights,
+                                        const char* rows,
+                                        int chunk) const {
+    constexpr int kStep = 32;  // elements: the depth of a load of a fragment of rows
+    const int left = depth - chunk * kChunk.elements;
+    const int pair = lane_index() / 4;
+    const int member = lane_index() % 4;
+    REPRISE_UNROLL
+    for (int step = 0; step < kChunk.elements / kStep; ++step) {
+      if (step * kStep >= left) break;
+      uint32_t words[kTiles][4];
+      REPRISE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        load_fragments(
+            words[t],
+            shared_address(rows + (t * kFragmentRows + lane_index() % 8) * kChunk.row_stride +
+                           step * kStep * 2 + lane_index() / 8 * 16));
+      }
+      REPRISE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        // Two elements of sixteen columns take 32 bytes; a lane has those of two columns.
+        const char* codes = weights + (step * 16 + half * 8 + member) * 32 + pair * 4;
+        const uint32_t near = load_word(codes);
+        const uint32_t far = load_word(codes + 4 * 32);
+        const uint32_t columns[4] = {widen(near, kFirstColumn),
+                                     widen(near, kSecondColumn),
+                                     widen(far, kFirstColumn),
+                                     widen(far, kSecondColumn)};
+        REPRISE_UNROLL
+        for (int t = 0; t < kTiles; ++t) {
+          multiply_fragments<T>(sums[t], columns, {words[t][2 * half], words[t][2 * half + 1]});
+        }
+      }
+    }
+  }
+  // Selectors that bring the two codes of a column to bytes 1 and 3.
+  static constexpr uint32_t kFirstColumn = 0x1000U;
+  static constexpr uint32_t kSecondColumn = 0x3020U;
+  [[nodiscard]] REPRISE_DEVICE uint32_t widen(uint32_t codes, uint32_t selector) const {
+    return widen_pair<T>(permute_bytes(codes, codes, selector),
+                         is_e5m2 ? CacheType::f8e5m2 : CacheType::f8e4m3);
+  }
+};
+
+/// Codes of four bits with a table in each panel. T has 16 bits.
+template <typename T>
+struct Float4Form : FloatWeight {
+  static constexpr ChunkSizes kChunk = kFloat4Chunk;  // a group
+  static constexpr int kPieceBytes = 16;
+  static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns) / 2;
+  using Panel = SimplePanel;
+  using Table = NumberTable;
+  using Sum = float;
+
+  REPRISE_DEVICE explicit Float4Form(const PackedLinearArguments& a) : FloatWeight(a, sizeof(T)) {}
+  [[nodiscard]] REPRISE_DEVICE int64_t num_panels() const { return panels; }
+  [[nodiscard]] REPRISE_DEVICE Panel panel(int64_t index) const {
+    constexpr int64_t kTableBytes = 16 * sizeof(float);
+    return simple_panel(weight, index, panel_bytes, panel_bytes - kTableBytes);
+  }
+  [[nodiscard]] static REPRISE_DEVICE Table table(const Panel& panel) {
+    return make_number_table<T>(panel.entry);
+  }
+  static REPRISE_DEVICE void copy(char* to, const Panel& panel, int chunk) {
+    constexpr int kBytes = kChunk.weight_bytes;
+    copy_chunk_async(to, {panel.bytes + int64_t{chunk} * kBytes, 0, 0, kBytes});
+  }
+  template <int kTiles>
+  REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
+                               const Panel& /*panel*/,
+                               const Table& table,
+                               const char* weights,
+                               const char* rows,
+                               int /*chunk*/) const {
+    constexpr int kStep = 32;  // elements: the codes of four lanes
+    const int pair = lane_index() / 4;
+    const int member = lane_index() % 4;
+    float group_sums[kTiles][4] = {};
+    REPRISE_UNROLL
+    for (int step = 0; step < kChunk.elements / kStep; ++step) {
+      // Eight neighbours of sixteen columns take 64 bytes; a lane has those of two columns.
+      const Words2 codes = load_two_words(weights + (step * 4 + member) * 64 + pair * 8);
+      uint32_t first[4];
+      uint32_t second[4];
+      look_up_numbers(table, codes.word[0], first);
+      look_up_numbers(table, codes.word[1], second);
+      REPRISE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        // The order of the depth differs from memory, but is the same for both operands.
+        const Words4 words = load_words(rows + (t * kFragmentRows + pair) * kChunk.row_stride +
+                                        step * kStep * 2 + member * 16);
+        REPRISE_UNROLL
+        for (int i = 0; i < 4; i += 2) {
+          multiply_fragments<T>(group_sums[t],
+                                {first[i], second[i], first[i + 1], second[i + 1]},
+                                {words.word[i], words.word[i + 1]});
+        }
+      }
+    }
+    add_scaled(sums, group_sums, float_pair(weights + kCodeBytes, pair));
+  }
+  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, int64_t /*row*/) {
+    return sum;
+  }
+};
+
+}  // namespace reprise::kernels::cuda

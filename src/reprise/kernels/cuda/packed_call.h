@@ -1,0 +1,20 @@
+#pragma once
+
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels::cuda {
+
+/// The operands of a product with a packed weight, borrowed for the call.
+struct PackedCall {
+  static inline const Tensor kLeftOut = {};
+
+  const Tensor& x;       // in the form that the layout of the weight asks for
+  const Tensor& weight;  // in panels of codes
+  const Tensor& out;     // half as many columns as the weight has outputs, with silu_and_mul
+  const Tensor& bias = kLeftOut;
+  const Tensor& scale = kLeftOut;  // float32[rows of x] or [1], of int8 rows
+  const Tensor& residual = kLeftOut;
+  const Tensor& num_rows = kLeftOut;
+};
+
+}  // namespace reprise::kernels::cuda
