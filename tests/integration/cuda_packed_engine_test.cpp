@@ -88,7 +88,8 @@ TinyEngineOptions options_of(const QuantisedModel& model, const char* config) {
           .max_num_reqs = 4,
           .config = config,
           .weights = &model.packed,
-          .weight_families = {WeightFamily::block_panels, WeightFamily::float_panels}};
+          .weight_families = {
+              WeightFamily::block_panels, WeightFamily::int8_panels, WeightFamily::float_panels}};
 }
 
 class CudaPackedEngine
@@ -123,8 +124,7 @@ TEST_P(CudaPackedEngine, computes_what_the_cpu_computes_from_weights_of_the_pack
         const Distances distances = distances_of(got.logits, want.logits, 97);
         // Float8 is multiplied with activations as they are.
         const bool is_float8 = method == LoadQuantization::fp8;
-        const bool is_exact =
-            dtype == DType::f32 && (is_float8 || mix == Mix::uniform_decode);
+        const bool is_exact = dtype == DType::f32 && (is_float8 || mix == Mix::uniform_decode);
         EXPECT_LT(distances.median, is_exact ? 1e-5 : 5e-2) << to_string(mix);
         EXPECT_LT(distances.largest, 0.1) << to_string(mix);
       }
@@ -165,21 +165,22 @@ TEST_P(CudaPackedEngine, replays_with_the_bits_of_eager_steps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    CudaPackedEngine,
-    ::testing::Combine(::testing::Values(kHead64Config, kMixtureConfig),
-                       ::testing::Values(LoadQuantization::q8_0,
-                                         LoadQuantization::int4,
-                                         LoadQuantization::fp8)),
-    [](const auto& instance) {
-      const bool is_mixture = std::get<0>(instance.param) == kMixtureConfig;
-      const LoadQuantization method = std::get<1>(instance.param);
-      return std::string(is_mixture ? "mixture" : "dense") +
-             (method == LoadQuantization::int4  ? "_int4"
-              : method == LoadQuantization::fp8 ? "_fp8"
-                                                : "_q8_0");
-    });
+INSTANTIATE_TEST_SUITE_P(Models,
+                         CudaPackedEngine,
+                         ::testing::Combine(::testing::Values(kHead64Config, kMixtureConfig),
+                                            ::testing::Values(LoadQuantization::q8_0,
+                                                              LoadQuantization::int4,
+                                                              LoadQuantization::int8,
+                                                              LoadQuantization::fp8)),
+                         [](const auto& instance) {
+                           const bool is_mixture = std::get<0>(instance.param) == kMixtureConfig;
+                           const LoadQuantization method = std::get<1>(instance.param);
+                           return std::string(is_mixture ? "mixture" : "dense") +
+                                  (method == LoadQuantization::int4   ? "_int4"
+                                   : method == LoadQuantization::int8 ? "_int8"
+                                   : method == LoadQuantization::fp8  ? "_fp8"
+                                                                      : "_q8_0");
+                         });
 
 }  // namespace
 }  // namespace reprise

@@ -262,7 +262,7 @@ void add_weight_settings(OptionTable& table, api::EngineArgs& args) {
        .short_name = "-q",
        .group = kModel,
        .value_name = "METHOD",
-       .help = "int8, int4, q8_0 or fp8: quantises while loading, on a CPU; others: as stored.",
+       .help = "int8, int4, q8_0 or fp8: quantises while loading; others: as stored.",
        .default_text = args.quantization,
        .apply = [&args](std::string_view value) { args.quantization = value; },
        .choices = {kQuantizations.begin(), kQuantizations.end()}});

@@ -10,6 +10,7 @@
 #include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
 #include "reprise/kernels/cuda/float_panel_kernels.cuh"
 #include "reprise/kernels/cuda/head_kernels.cuh"
+#include "reprise/kernels/cuda/int8_kernels.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
 #include "reprise/kernels/cuda/logprob_kernels.cuh"
@@ -18,6 +19,7 @@
 #include "reprise/kernels/cuda/packed_row_kernels.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 #include "reprise/kernels/cuda/prefill_attention_kernels.cuh"
+#include "reprise/kernels/cuda/quantize_kernels.cuh"
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sparse_attention_kernels.cuh"
@@ -87,10 +89,22 @@ KernelTable make_row_kernels() {
                                 &table.sparse_attention,
                                 &table.quantize_blocks,
                                 &table.rms_norm_quantize_blocks,
-                                &table.block_embedding}) {
+                                &table.block_embedding,
+                                &table.int8_embedding}) {
     add_function(kernels->f32);
     add_function(kernels->bf16);
     add_function(kernels->f16);
+  }
+  for (QuantKernels* kernels : {&table.quantize_per_token,
+                                &table.quantize_static,
+                                &table.rms_norm_quant,
+                                &table.fused_add_rms_norm_quant,
+                                &table.silu_and_mul_quant}) {
+    for (FloatKernels* of_type : {&kernels->i8, &kernels->f8e4m3}) {
+      add_function(of_type->f32);
+      add_function(of_type->bf16);
+      add_function(of_type->f16);
+    }
   }
   add_function(table.gather_rows);
   add_function(table.kv_write);

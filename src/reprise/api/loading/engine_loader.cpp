@@ -123,7 +123,7 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
 }
 
 void check_options_of_device(const LoadedEngine& engine) {
-  if (engine.device->is_gpu()) refuse_what_needs_the_cpu(engine.args, *engine.options);
+  if (engine.device->is_gpu()) refuse_what_needs_the_cpu(engine.args);
 }
 
 int64_t planned_weight_bytes(LoadedEngine& engine, const EngineDevice& device) {

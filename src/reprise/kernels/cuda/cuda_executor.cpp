@@ -64,6 +64,11 @@ constexpr std::array kLaunchedAsOnCpu = {
     OpCode::embedding,
     OpCode::quantize_blocks,
     OpCode::rms_norm_quantize_blocks,
+    OpCode::quantize_per_token,
+    OpCode::quantize_static,
+    OpCode::rms_norm_quant,
+    OpCode::fused_add_rms_norm_quant,
+    OpCode::silu_and_mul_quant,
     OpCode::gather_rows,
     OpCode::kv_write,
     // Launching these is refused: an engine has one rank.

@@ -34,8 +34,8 @@ struct CudaExecutorOptions {
 
 /// Runs ops on a GPU. Ops on rows use the launch functions of the CPU, with kernels that take the
 /// same arguments and grids. Matrix products and attention have launch functions of their own, and
-/// generated code has a grid of its own. It takes packed weights in blocks and of smaller floats.
-/// Ops of eight-bit rows have no CUDA kernels yet: the executor refuses them.
+/// generated code has a grid of its own. It takes all packed weights. Products of eight-bit rows
+/// with a weight in rows (scaled_linear), which no model has, are refused.
 ///
 /// The constructor loads all kernels and allocates the workspaces, so that neither happens in a
 /// capture.
@@ -50,7 +50,7 @@ class CudaExecutor final : public DeviceExecutor {
     return kMostNormedRows;
   }
   [[nodiscard]] WeightFamilies weight_families() const noexcept override {
-    return {WeightFamily::block_panels, WeightFamily::float_panels};
+    return {WeightFamily::block_panels, WeightFamily::int8_panels, WeightFamily::float_panels};
   }
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
 

@@ -29,6 +29,12 @@ REPRISE_CUDA_KERNELS(REPRISE_CUDA_DECLARE)
 constexpr const Kernel* kAll[] = {REPRISE_CUDA_KERNELS(REPRISE_CUDA_LIST)};
 #undef REPRISE_CUDA_LIST
 
+#define REPRISE_QUANT_KERNEL(name)                             \
+  {                                                            \
+    {name##_i8_f32, name##_i8_bf16, name##_i8_f16}, {          \
+      name##_f8e4m3_f32, name##_f8e4m3_bf16, name##_f8e4m3_f16 \
+    }                                                          \
+  }
 constinit const KernelTable kRowKernels{
     .isa = Isa::scalar,
 #define REPRISE_ROW_KERNEL(context, name, ...) .name = {name##_f32, name##_bf16, name##_f16},
@@ -36,6 +42,7 @@ constinit const KernelTable kRowKernels{
         // In the order of the table's members.
         .kv_write_quant = {kv_write_quant_f32, kv_write_quant_bf16, kv_write_quant_f16},
     .sparse_attention = {sparse_attention_f32, sparse_attention_bf16, sparse_attention_f16},
+    .int8_embedding = {int8_embedding_f32, int8_embedding_bf16, int8_embedding_f16},
     .quantize_blocks = {quantize_blocks_f32, quantize_blocks_bf16, quantize_blocks_f16},
     .rms_norm_quantize_blocks = {rms_norm_quantize_blocks_f32,
                                  rms_norm_quantize_blocks_bf16,
@@ -43,7 +50,13 @@ constinit const KernelTable kRowKernels{
     .block_embedding = {block_embedding_f32, block_embedding_bf16, block_embedding_f16},
     REPRISE_MODEL_KERNELS(REPRISE_ROW_KERNEL, )
 #undef REPRISE_ROW_KERNEL
-        .gather_rows = gather_rows,
+        .quantize_per_token = REPRISE_QUANT_KERNEL(quantize_per_token),
+    .quantize_static = REPRISE_QUANT_KERNEL(quantize_static),
+    .rms_norm_quant = REPRISE_QUANT_KERNEL(rms_norm_quant),
+    .fused_add_rms_norm_quant = REPRISE_QUANT_KERNEL(fused_add_rms_norm_quant),
+    .silu_and_mul_quant = REPRISE_QUANT_KERNEL(silu_and_mul_quant),
+#undef REPRISE_QUANT_KERNEL
+    .gather_rows = gather_rows,
     .kv_write = kv_write,
 };
 
@@ -125,6 +138,11 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
             .silu_and_mul = &packed_linear_silu_and_mul_8,
             .experts = &packed_expert_linear};
   }
+  if (layout.family == WeightFamily::int8_panels) {
+    return {.for_8_rows = &int8_linear_8,
+            .for_16_rows = &int8_linear_16,
+            .silu_and_mul = &int8_linear_silu_and_mul_8};
+  }
   if (layout.codec == PanelFormat::f4_g64) {
     return pick<PackedKernels>(
         dtype,
@@ -140,12 +158,21 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
 }
 #undef REPRISE_FLOAT_PANEL_KERNELS
 
+#define REPRISE_EXPAND_KERNELS(type) \
+  {&expand_panels_##type,            \
+   &expand_floats_##type,            \
+   &expand_int8_##type,              \
+   &dequantize_rows_##type,          \
+   &int8_elements_##type}
 ExpandKernels expand_kernels(DType dtype) {
   return pick<ExpandKernels>(dtype,
-                             {&expand_panels_f32, &expand_floats_f32, &dequantize_rows_f32},
-                             {&expand_panels_bf16, &expand_floats_bf16, &dequantize_rows_bf16},
-                             {&expand_panels_f16, &expand_floats_f16, &dequantize_rows_f16});
+                             REPRISE_EXPAND_KERNELS(f32),
+                             REPRISE_EXPAND_KERNELS(bf16),
+                             REPRISE_EXPAND_KERNELS(f16));
 }
+#undef REPRISE_EXPAND_KERNELS
+
+const Kernel& scale_int8_sums_kernel() { return scale_int8_sums; }
 
 #define REPRISE_HEAD_KERNEL(prefix, type, unused, head) &prefix##_##head##_##type,
 #define REPRISE_HEAD_KERNELS(prefix, type) \

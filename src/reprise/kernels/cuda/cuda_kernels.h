@@ -70,7 +70,8 @@ struct PackedKernels {
 };
 /// Whether products with weights of a family have kernels.
 [[nodiscard]] constexpr bool has_packed_kernels(WeightFamily family) noexcept {
-  return family == WeightFamily::block_panels || family == WeightFamily::float_panels;
+  return family == WeightFamily::block_panels || family == WeightFamily::int8_panels ||
+         family == WeightFamily::float_panels;
 }
 /// \pre has_packed_kernels() \throws InvalidArgument when `dtype` is not a float type
 [[nodiscard]] PackedKernels packed_kernels(const WeightLayout& layout, DType dtype);
@@ -79,9 +80,14 @@ struct PackedKernels {
 struct ExpandKernels {
   const device::Kernel* panels;
   const device::Kernel* floats;
-  const device::Kernel* rows;
+  const device::Kernel* int8;       // without scales
+  const device::Kernel* rows;       // of ActivationBlocks
+  const device::Kernel* int8_rows;  // without scales
 };
 [[nodiscard]] ExpandKernels expand_kernels(DType dtype);
+
+/// Scales the sums of a product of int8.
+[[nodiscard]] const device::Kernel& scale_int8_sums_kernel();
 
 /// One launch after the other; see sampling_kernels.cuh.
 struct SamplingKernels {

@@ -155,9 +155,47 @@
     float_panel_dots<T, Epilogue::silu_and_mul>)
 #define REPRISE_CUDA_EARLY_PACKED_KERNELS(X)                      \
   REPRISE_CUDA_PACKED_PRODUCTS(X, packed, kBlockChunk, BlockForm) \
+  REPRISE_CUDA_PACKED_PRODUCTS(X, int8, kInt8Chunk, Int8Form)     \
   REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, bf16, BFloat16)            \
   REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, f16, Float16)
+// Rows of eight bits. Shared memory: a word for each warp where a block shares a row.
+#define REPRISE_CUDA_QUANT_KERNELS_OF(X, q, Q, type, T)           \
+  X(quantize_per_token_##q##_##type,                              \
+    QuantizeRowsArguments,                                        \
+    256,                                                          \
+    64,                                                           \
+    quantize_per_token<T, Q>)                                     \
+  X(rms_norm_quant_##q##_##type,                                  \
+    QuantizeRowsArguments,                                        \
+    256,                                                          \
+    64,                                                           \
+    rms_norm_quant<T, Q>)                                         \
+  X(fused_add_rms_norm_quant_##q##_##type,                        \
+    QuantizeRowsArguments,                                        \
+    256,                                                          \
+    64,                                                           \
+    fused_add_rms_norm_quant<T, Q>)                               \
+  X(silu_and_mul_quant_##q##_##type,                              \
+    QuantizeRowsArguments,                                        \
+    256,                                                          \
+    64,                                                           \
+    silu_and_mul_quant<T, Q>)                                     \
+  X(quantize_static_##q##_##type,                                 \
+    QuantizeStaticArguments,                                      \
+    256,                                                          \
+    0,                                                            \
+    quantize_static<T, Q>)
+#define REPRISE_CUDA_QUANT_KERNELS(X, type, T)                    \
+  REPRISE_CUDA_QUANT_KERNELS_OF(X, i8, int8_t, type, T)           \
+  REPRISE_CUDA_QUANT_KERNELS_OF(X, f8e4m3, Float8E4M3, type, T)
 #define REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
+  REPRISE_CUDA_QUANT_KERNELS(X, f32, float)                                                 \
+  REPRISE_CUDA_QUANT_KERNELS(X, bf16, BFloat16)                                             \
+  REPRISE_CUDA_QUANT_KERNELS(X, f16, Float16)                                               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, int8_embedding, EmbeddingArguments, 256, 0)                 \
+  REPRISE_CUDA_FLOAT_KERNELS(X, expand_int8, ExpandFloatsArguments, 256, 0)                 \
+  REPRISE_CUDA_FLOAT_KERNELS(X, int8_elements, Int8ElementsArguments, 256, 0)               \
+  X(scale_int8_sums, ScaleInt8SumsArguments, 256, 0, scale_int8_sums)                       \
   REPRISE_CUDA_FLOAT_KERNELS(X, quantize_blocks, QuantizeBlocksArguments, 256, 0)           \
   REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm_quantize_blocks, QuantizeBlocksArguments, 256, 64) \
   REPRISE_CUDA_FLOAT_KERNELS(X, block_embedding, EmbeddingArguments, 256, 0)                \

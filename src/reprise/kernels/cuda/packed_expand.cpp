@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reprise/base/assert.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
 #include "reprise/kernels/launch.h"
@@ -24,10 +25,33 @@ Tensor dequantized(DeviceExecutor& executor, const Tensor& x, DType dtype) {
   return rows;
 }
 
+/// Codes of int8 rows as numbers of the type of the model, without their scales.
+Tensor numbers_of(DeviceExecutor& executor, const Tensor& x, DType dtype) {
+  constexpr uint32_t kMostBlocks = 1024;
+  Tensor rows = executor.allocate({dtype, x.shape()});
+  REPRISE_ASSERT(x.is_dense(), "linear: int8 rows must be dense");
+  const Int8ElementsArguments arguments = {
+      .x = x.data_as<int8_t>(), .out = rows.data(), .count = x.num_elements()};
+  const auto blocks = static_cast<uint32_t>(ceil_div(x.num_elements(), int64_t{256} * 8));
+  launch(executor.stream(),
+         *expand_kernels(dtype).int8_rows,
+         std::min(blocks, kMostBlocks),
+         arguments,
+         std::array{writes(rows), reads(x)});
+  return rows;
+}
+
 /// The rows of x as elements.
 Tensor elements_of(DeviceExecutor& executor, const PackedCall& call) {
-  const bool has_blocks = call.weight.layout().family == WeightFamily::block_panels;
-  return has_blocks ? dequantized(executor, call.x, call.weight.dtype()) : call.x;
+  const DType dtype = call.weight.dtype();
+  switch (call.weight.layout().family) {
+    case WeightFamily::block_panels:
+      return dequantized(executor, call.x, dtype);
+    case WeightFamily::int8_panels:
+      return numbers_of(executor, call.x, dtype);
+    default:
+      return call.x;
+  }
 }
 
 /// Writes `count` rows of the weight from row `first` on as numbers.
@@ -54,9 +78,73 @@ void expand(DeviceExecutor& executor,
                                            .group = layout.group(depth),
                                            .panel_bytes = kPanelColumns * layout.row_bytes,
                                            .codec = layout.codec};
-  const auto panels = static_cast<uint32_t>(num_panels(count));
-  launch(executor.stream(), *kernels.floats, panels, arguments, uses);
+  const bool is_int8 = layout.family == WeightFamily::int8_panels;
+  launch(executor.stream(),
+         is_int8 ? *kernels.int8 : *kernels.floats,
+         static_cast<uint32_t>(num_panels(count)),
+         arguments,
+         uses);
 }
+
+PackedType type_of(const Tensor& tensor) {
+  return tensor.dtype() == DType::f32    ? PackedType::f32
+         : tensor.dtype() == DType::bf16 ? PackedType::bf16
+                                         : PackedType::f16;
+}
+
+/// Writes the outputs from `first` on, whose sums are given.
+void scale_sums(DeviceExecutor& executor,
+                const PackedCall& call,
+                const Tensor& sums,
+                int64_t first) {
+  const ScaleInt8SumsArguments arguments = {.sums = sums.data_as<float>(),
+                                            .x_scale = call.scale.data_as<float>(),
+                                            .weight = call.weight.data(),
+                                            .bias = call.bias.data(),
+                                            .out = call.out.data(),
+                                            .x_scale_stride = call.scale.size(0) == 1 ? 0 : 1,
+                                            .rows = sums.size(0),
+                                            .columns = sums.size(1),
+                                            .first = first,
+                                            .out_stride = call.out.stride(0),
+                                            .depth = call.weight.size(1),
+                                            .type = type_of(call.weight),
+                                            .out_type = type_of(call.out)};
+  launch(
+      executor.stream(),
+      scale_int8_sums_kernel(),
+      static_cast<uint32_t>(sums.size(0)),
+      arguments,
+      std::array{
+          writes(call.out), reads(sums), reads(call.scale), reads(call.weight), reads(call.bias)});
+}
+
+/// Pieces of a weight, and what the library multiplies them with.
+struct Expanded {
+  DeviceExecutor& executor;
+  GemmLibrary& library;
+  const PackedCall& call;
+  Tensor rows;     // of x as numbers
+  Tensor numbers;  // of a piece of the weight
+
+  /// Computes `count` outputs from `first` on.
+  [[nodiscard]] bool multiply(int64_t first, int64_t count) {
+    const int64_t depth = numbers.size(1);
+    const Tensor piece = numbers.with_layout({count, depth}, {depth, 1}, 0);
+    expand(executor, call.weight, numbers, first, count);
+    if (call.weight.layout().family == WeightFamily::int8_panels) {
+      const Tensor none;
+      const Tensor sums = executor.allocate({DType::f32, {rows.size(0), count}});
+      if (!library.multiply(rows, piece, none, sums)) return false;
+      scale_sums(executor, call, sums, first);
+      return true;
+    }
+    const Tensor bias = call.bias.defined() ? call.bias.with_layout({count}, {1}, first) : Tensor{};
+    const Tensor out =
+        call.out.with_layout({call.out.size(0), count}, {call.out.stride(0), 1}, first);
+    return library.multiply(rows, piece, bias, out);
+  }
+};
 
 }  // namespace
 
@@ -71,17 +159,13 @@ bool multiply_expanded(DeviceExecutor& executor,
   // Whole panels, so that pieces of biases and results are aligned.
   const int64_t most = std::max(piece_bytes / row_bytes / kPanelColumns, int64_t{1});
   const int64_t piece = std::min(most * kPanelColumns, outputs);
-  const Tensor rows = elements_of(executor, call);
-  const Tensor numbers = executor.allocate({dtype, {piece, depth}});
+  Expanded expanded = {.executor = executor,
+                       .library = library,
+                       .call = call,
+                       .rows = elements_of(executor, call),
+                       .numbers = executor.allocate({dtype, {piece, depth}})};
   for (int64_t first = 0; first < outputs; first += piece) {
-    const int64_t count = std::min(piece, outputs - first);
-    expand(executor, call.weight, numbers, first, count);
-    const Tensor bias = call.bias.defined() ? call.bias.with_layout({count}, {1}, first) : Tensor{};
-    const Tensor out =
-        call.out.with_layout({call.out.size(0), count}, {call.out.stride(0), 1}, first);
-    if (!library.multiply(rows, numbers.with_layout({count, depth}, {depth, 1}, 0), bias, out)) {
-      return false;
-    }
+    if (!expanded.multiply(first, std::min(piece, outputs - first))) return false;
   }
   return true;
 }

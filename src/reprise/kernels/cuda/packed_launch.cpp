@@ -140,7 +140,10 @@ bool launch_dots(const OpRun& run, const device::Kernel& kernel, const PackedCal
 
 bool launch_own(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
-  if (!fits_tensor_cores(call, kernels)) return launch_dots(run, *kernels.dots, call);
+  if (!fits_tensor_cores(call, kernels)) {
+    REPRISE_ASSERT(kernels.dots != nullptr, "linear: int8 rows must be aligned to 16 bytes");
+    return launch_dots(run, *kernels.dots, call);
+  }
   const bool is_few = call.x.size(0) <= kFragmentRows;
   return launch_rows(run,
                      is_few ? *kernels.for_8_rows : *kernels.for_16_rows,
