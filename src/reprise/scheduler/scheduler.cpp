@@ -62,7 +62,9 @@ Scheduler::Scheduler(SchedulerConfig config,
       waiting_(config_),
       adapters_(std::max(config_.max_loras, 0)),
       prefixes_(kv_cache_manager, config_.recomputes_last_cached_block),
-      snapshots_(kv_cache_manager, config_.prefix_cache_retention_interval),
+      snapshots_(
+          kv_cache_manager, config_.prefix_cache_retention_interval, config_.state_chunk_tokens),
+      chunks_(config_.state_chunk_tokens),
       drafts_(config_, kv_cache_manager, drafter) {
   const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
   running_.reserve(max_num_seqs);
@@ -265,13 +267,14 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
   if (request.state().is_postponed && request.is_in_flight()) return 0;
   // The last token that the length limit allows is never computed: no token follows it.
   const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
-  int num_tokens = std::min(num_known, request.state().max_total_tokens - 1) -
-                   request.state().num_computed_tokens;
+  const int num_left = std::min(num_known, request.state().max_total_tokens - 1) -
+                       request.state().num_computed_tokens;
+  int num_tokens = num_left;
   if (config_.long_prefill_token_threshold > 0) {
     num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
   }
   num_tokens = snapshots_.limit(request, std::min(num_tokens, token_budget));
-  return prompt_logits_.limit(request, num_tokens);
+  return chunks_.limit(request, prompt_logits_.limit(request, num_tokens), num_left);
 }
 
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {

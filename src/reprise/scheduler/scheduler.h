@@ -13,6 +13,7 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/adapter_set.h"
 #include "reprise/scheduler/admission_checks.h"
+#include "reprise/scheduler/chunk_rule.h"
 #include "reprise/scheduler/draft_queue.h"
 #include "reprise/scheduler/prefix_rule.h"
 #include "reprise/scheduler/prompt_logits_budget.h"
@@ -78,9 +79,10 @@ enum class AbortResult : uint8_t {
 /// always has at least one token to compute. A model with recurrent layers needs a snapshot of
 /// their states there, so chunks of its prompts end where a snapshot is taken: at the last block
 /// end before the last token, where cached blocks end that have no snapshot, and at each multiple
-/// of prefix_cache_retention_interval. Behind the prompt the last block end is kept. Blocks are
-/// published when their step has succeeded. A request that fails takes its blocks out of the cache,
-/// because their content is unknown.
+/// of prefix_cache_retention_interval. Behind the prompt the last block end is kept. With
+/// state_chunk_tokens, prompts are cut only at multiples of it, and these places move there. Blocks
+/// are published when their step has succeeded. A request that fails takes its blocks out of the
+/// cache, because their content is unknown.
 ///
 /// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... With
 /// async_scheduling a second schedule() may come before the update of the first; updates keep the
@@ -217,6 +219,7 @@ class Scheduler {
   PromptLogitsBudget prompt_logits_;
   PrefixRule prefixes_;
   SnapshotRule snapshots_;
+  ChunkRule chunks_;
   DraftQueue drafts_;
   uint64_t num_schedules_ = 0;
   int64_t num_preemptions_ = 0;

@@ -16,6 +16,35 @@ void require_at_least(std::string_view option, int value, int low) {
   }
 }
 
+/// A prompt that finds no room for a chunk in any step would wait for ever.
+void check_state_chunks(const SchedulerConfig& config) {
+  require_at_least("state_chunk_tokens", config.state_chunk_tokens, 1);
+  if (config.state_chunk_tokens == 1) return;
+  require_at_least("max_prompt_logits", config.max_prompt_logits, config.state_chunk_tokens);
+  const int most_decoded = (config.max_num_seqs - 1) * config.decode_query_len;
+  if (config.max_num_batched_tokens < most_decoded + config.state_chunk_tokens) {
+    throw InvalidArgument(fmt::format(
+        "scheduler: the model's recurrent layers are computed in chunks of {} tokens, and "
+        "max_num_batched_tokens ({}) leaves no room for one beside {} decoded tokens of other "
+        "requests; raise it to at least {}, lower max_num_seqs ({}), or ask for batch invariance, "
+        "with which prompts are computed token after token",
+        config.state_chunk_tokens,
+        config.max_num_batched_tokens,
+        most_decoded,
+        most_decoded + config.state_chunk_tokens,
+        config.max_num_seqs));
+  }
+  const int threshold = config.long_prefill_token_threshold;
+  if (threshold == 0 || threshold >= config.state_chunk_tokens) return;
+  throw InvalidArgument(
+      fmt::format("scheduler: long_prefill_token_threshold ({}) is smaller than the chunks of {} "
+                  "tokens in which the model's recurrent layers are computed; set it to 0 or to at "
+                  "least {}",
+                  threshold,
+                  config.state_chunk_tokens,
+                  config.state_chunk_tokens));
+}
+
 }  // namespace
 
 void check_config(const SchedulerConfig& config, int max_model_len) {
@@ -41,6 +70,7 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
         "scheduler: async_scheduling and draft tokens exclude each other, because drafts follow "
         "from the tokens of the step before; turn one of them off");
   }
+  check_state_chunks(config);
   if (config.enable_chunked_prefill) return;
   if (config.max_num_batched_tokens < max_model_len) {
     throw InvalidArgument(fmt::format(

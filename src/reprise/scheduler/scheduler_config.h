@@ -73,6 +73,10 @@ struct SchedulerConfig {
   /// Prompts are also cut, and states kept, at each multiple of this number of tokens; 0: only
   /// where a prompt ends and where prefixes branch. Only for models with recurrent layers.
   int prefix_cache_retention_interval = 0;
+  /// A device computes states of recurrent layers in chunks of this many tokens. So prompts are cut
+  /// only at its multiples, and a step must have room for a chunk besides the decodes. 1: prompts
+  /// are cut anywhere.
+  int state_chunk_tokens = 1;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask

@@ -109,6 +109,7 @@ class Simulation {
     } else if (below(3) == 0) {
       config_.long_prefill_token_threshold = 1 + below(30);
     }
+    if (num_state_slots_ > 0 && below(4) == 0) cut_at_chunks();
     if (below(2) == 0) {
       config_.policy = SchedulingPolicy::priority;
       config_.max_priority_wait_steps = 1 + below(200);
@@ -116,6 +117,17 @@ class Simulation {
     initialise_dispatcher();
     scheduler_ = std::make_unique<Scheduler>(config_, *cache_, drafter_.get());
     slots_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size));
+  }
+
+  /// Prompts are cut for chunks of states. A step needs room for one beside all decodes.
+  void cut_at_chunks() {
+    const int chunk = 1 + below(24);
+    config_.state_chunk_tokens = chunk;
+    config_.max_num_batched_tokens =
+        std::max(config_.max_num_batched_tokens,
+                 (config_.max_num_seqs - 1) * config_.decode_query_len + chunk);
+    int& threshold = config_.long_prefill_token_threshold;
+    if (threshold > 0) threshold = std::max(threshold, chunk);
   }
 
   void run(int num_steps_with_arrivals) {
@@ -470,6 +482,12 @@ class Simulation {
       if (!config_.enable_chunked_prefill && !request.params().prompt_logprobs) {
         ASSERT_TRUE(entry.samples);
       }
+      const int chunk = config_.state_chunk_tokens;
+      ASSERT_TRUE(!entry.is_in_prefill || end == num_tokens || end % chunk == 0)
+          << "a prompt is cut at " << end << ", inside of a chunk of " << chunk;
+      ASSERT_TRUE(entry.num_computed_tokens % chunk != chunk - 1 || entry.num_tokens() == 1 ||
+                  chunk == 1 || !entry.is_in_prefill)
+          << "the last token of a chunk is computed with the next chunk";
       total += entry.num_tokens();
       num_samples += static_cast<int>(entry.samples);
       max_query_len = std::max(max_query_len, entry.query_len());

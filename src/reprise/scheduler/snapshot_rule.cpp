@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "reprise/scheduler/step_entry.h"
 
@@ -10,19 +11,19 @@ namespace {
 
 constexpr int kNoPosition = std::numeric_limits<int>::max();
 
-/// The last block end before the last token. A request with the same tokens computes the last token
-/// again.
-int last_block_end(int num_tokens, int block_size) {
-  return (num_tokens - 1) / block_size * block_size;
-}
-
 }  // namespace
 
+SnapshotRule::SnapshotRule(kv_cache::KvCacheManager& cache, int interval, int chunk_tokens)
+    : cache_(&cache),
+      place_tokens_(std::lcm(cache.block_size(), chunk_tokens)),
+      interval_((interval + place_tokens_ - 1) / place_tokens_ * place_tokens_) {}
+
 int SnapshotRule::next(const Request& request, int position) const {
-  const int block_size = cache_->block_size();
   int next = kNoPosition;
-  for (const int stop : {last_block_end(request.num_prefill_tokens(), block_size),
-                         request.state().cache.shared_prefix_boundary}) {
+  // A request with the same tokens computes the last token again.
+  for (const int end :
+       {request.num_prefill_tokens() - 1, request.state().cache.shared_prefix_boundary}) {
+    const int stop = end / place_tokens_ * place_tokens_;
     if (stop > position) next = std::min(next, stop);
   }
   if (interval_ > 0) {

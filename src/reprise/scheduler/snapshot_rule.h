@@ -14,9 +14,9 @@ struct StepEntry;
 /// nothing. Borrows the manager.
 class SnapshotRule {
  public:
-  /// `interval`: see SchedulerConfig::prefix_cache_retention_interval.
-  SnapshotRule(kv_cache::KvCacheManager& cache, int interval)
-      : cache_(&cache), interval_(interval) {}
+  /// `interval`: see SchedulerConfig::prefix_cache_retention_interval. Prompts are cut only at
+  /// multiples of `chunk_tokens`, and the interval is raised to one.
+  SnapshotRule(kv_cache::KvCacheManager& cache, int interval, int chunk_tokens);
 
   /// How many of the next `num_tokens` tokens lie before the next snapshot of the request.
   [[nodiscard]] int limit(const Request& request, int num_tokens) const;
@@ -36,6 +36,7 @@ class SnapshotRule {
   [[nodiscard]] bool is_wanted(const Request& request, int position) const;
 
   kv_cache::KvCacheManager* cache_;
+  int place_tokens_;  // snapshots of prompts lie at multiples of this number
   int interval_;
   uint64_t num_saved_ = 0;
   uint64_t num_restored_ = 0;
