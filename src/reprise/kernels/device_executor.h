@@ -56,6 +56,9 @@ class DeviceExecutor : public OpExecutor {
   [[nodiscard]] virtual WeightFamilies weight_families() const noexcept { return {}; }
   /// The memory that this executor owns for itself. The addresses never change.
   [[nodiscard]] virtual std::vector<ScratchMemory> scratch() const { return {}; }
+  /// States of recurrent layers of this type are computed in chunks of this many tokens, so prompts
+  /// may be cut only at its multiples. 1: one token after the other.
+  [[nodiscard]] virtual int state_chunk_tokens(DType /*dtype*/) const noexcept { return 1; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }

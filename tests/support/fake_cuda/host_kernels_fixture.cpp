@@ -4,6 +4,7 @@
 #include "reprise/kernels/cuda/activation_kernels.cuh"
 #include "reprise/kernels/cuda/adapter_kernels.cuh"
 #include "reprise/kernels/cuda/attention_kernels.cuh"
+#include "reprise/kernels/cuda/chunked_state_kernels.cuh"
 #include "reprise/kernels/cuda/count_experts.cuh"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/expert_kernels.cuh"

@@ -99,6 +99,13 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
           .strict_graphs = args.strict_graphs});
 }
 
+/// See SchedulerConfig::state_chunk_tokens.
+static int state_chunk_tokens(const LoadedEngine& engine) {
+  const ResolvedOptions& options = *engine.options;
+  if (options.config.num_recurrent_layers() == 0) return 1;
+  return engine.device->execution->executor().state_chunk_tokens(options.dtype);
+}
+
 engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_prefixes) {
   const EngineArgs& args = engine.args;
   const ResolvedOptions& options = *engine.options;
@@ -127,6 +134,7 @@ engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_p
                         .max_loras = args.enable_lora ? args.max_loras : 0,
                         .least_common_prefix_reqs = engine.runner->least_cascade_reqs(),
                         .prefix_cache_retention_interval = args.prefix_cache_retention_interval,
+                        .state_chunk_tokens = state_chunk_tokens(engine),
                         .eos_token_ids = options.end_token_ids,
                         .vocab_size = static_cast<int>(options.config.vocab_size),
                         .max_logprobs = options.max_logprobs},

@@ -25,7 +25,8 @@ StateArguments state_arguments(const StateOperands& states, int64_t num_tokens) 
           .num_tokens = num_tokens,
           .num_reqs = states.seq_lens.size(0),
           .num_slots = states.state.size(0),
-          .slots_per_req = indices.rank() == 1 ? 1 : indices.size(1)};
+          .slots_per_req = indices.rank() == 1 ? 1 : indices.size(1),
+          .has_chunks = 0};
 }
 
 bool launch_convolution(device::Stream& stream,
@@ -35,7 +36,8 @@ bool launch_convolution(device::Stream& stream,
                         const Tensor& weight,
                         const Tensor& bias,
                         const StateOperands& states,
-                        const Tensor& out) {
+                        const Tensor& out,
+                        int64_t tokens_per_tile) {
   require_dense_rows(x, op);
   REPRISE_ASSERT(
       weight.is_dense() && out.is_dense() && weight.size(2) >= 2 &&
@@ -53,9 +55,11 @@ bool launch_convolution(device::Stream& stream,
       .channels = out.size(1),
       .kernel = weight.size(2),
       .channels_per_block = kConvChannelsPerBlock,
+      .tokens_per_tile = tokens_per_tile,
   };
-  const int64_t blocks =
-      states.seq_lens.size(0) * ceil_div(arguments.channels, arguments.channels_per_block);
+  const int64_t tiles = tokens_per_tile == 0 ? 0 : ceil_div(x.size(0), tokens_per_tile);
+  const int64_t blocks = (states.seq_lens.size(0) + tiles) *
+                         ceil_div(arguments.channels, arguments.channels_per_block);
   // Only the device knows which slots are written, so the launch declares a write of all states.
   return launch(stream,
                 kernel_for(kernels, x.dtype()),

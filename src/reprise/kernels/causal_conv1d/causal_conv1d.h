@@ -33,6 +33,13 @@ template <OpCode kOp>
           .query_start_loc = in["query_start_loc"],
           .seq_lens = in["seq_lens"]};
 }
+/// A kernel of a GPU that computes the tokens of prompts in chunks, in a launch before the kernel
+/// for single tokens. It takes the arguments of that kernel.
+struct ChunkKernel {
+  const device::Kernel* kernel = nullptr;  // nullptr: there is none for the operands
+  int64_t values_per_block = 0;            // of a head; each request and head has its blocks
+};
+
 /// \pre the state is dense
 [[nodiscard]] StateArguments state_arguments(const StateOperands& states, int64_t num_tokens);
 
@@ -50,6 +57,8 @@ bool launch_causal_conv1d(device::Stream& stream,
                           const Tensor& out);           // like x
 
 /// The same with other kernels of CausalConv1dArguments. `op` names the op in errors.
+/// `tokens_per_tile`: tokens of the batch for a block, besides the blocks of requests. 0: the
+/// blocks of requests compute everything, as the CPU's do.
 bool launch_convolution(device::Stream& stream,
                         const FloatKernels& kernels,
                         const char* op,
@@ -57,6 +66,7 @@ bool launch_convolution(device::Stream& stream,
                         const Tensor& weight,
                         const Tensor& bias,
                         const StateOperands& states,
-                        const Tensor& out);
+                        const Tensor& out,
+                        int64_t tokens_per_tile = 0);
 
 }  // namespace reprise::kernels

@@ -14,6 +14,9 @@ struct StateArguments {
   int64_t num_reqs;
   int64_t num_slots;
   int64_t slots_per_req;
+  /// On GPUs: whether an earlier launch has computed the tokens of prompts in chunks, except a last
+  /// token that makes a chunk of its own.
+  int64_t has_chunks;
 };
 
 /// The longest convolution; published models convolve 4 tokens.
@@ -29,6 +32,8 @@ struct alignas(16) CausalConv1dArguments {
   int64_t channels;
   int64_t kernel;
   int64_t channels_per_block;
+  /// On GPUs: tokens of the batch that blocks behind those of requests compute; 0: there are none.
+  int64_t tokens_per_tile;
 };
 
 }  // namespace reprise::kernels

@@ -13,6 +13,8 @@
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
+#include "reprise/kernels/cuda/state_arguments.h"
+#include "reprise/kernels/cuda/state_launch.h"
 #include "reprise/kernels/kernel_table.inl"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
@@ -156,6 +158,18 @@ bool CudaExecutor::launch_experts(const OpRun& run) {
   return cpu_launches()[static_cast<size_t>(OpCode::expert_linear)](run);
 }
 
+int CudaExecutor::state_chunk_tokens(DType dtype) const noexcept {
+  const bool is_invariant = options_.invariance == BatchInvariance::required;
+  return is_invariant || dtype == DType::f32 ? 1 : kStateChunkTokens;
+}
+
+bool CudaExecutor::launch_recurrence(const OpRun& run) {
+  const auto& executor = static_cast<CudaExecutor&>(run.executor);
+  const bool is_invariant = executor.options_.invariance == BatchInvariance::required;
+  return launch_states(run,
+                       is_invariant ? PromptStates::token_after_token : PromptStates::in_chunks);
+}
+
 const LaunchTable& CudaExecutor::launches() {
   static const LaunchTable table = [] {
     LaunchTable launches = {};
@@ -170,6 +184,10 @@ const LaunchTable& CudaExecutor::launches() {
     set(OpCode::linear_rope_kv_write, launch_product<&CudaExecutor::linear_rope_kv_write>);
     set(OpCode::linear_silu_and_mul_quantize_blocks, launch_packed);
     set(OpCode::expert_linear, launch_experts);
+    set(OpCode::causal_conv1d, launch_state_convolution);
+    set(OpCode::short_conv, launch_state_convolution);
+    set(OpCode::gated_delta_rule, launch_recurrence);
+    set(OpCode::selective_state_update, launch_recurrence);
     for (OpCode op : {OpCode::attention,
                       OpCode::attention_with_sinks,
                       OpCode::attention_with_biases,

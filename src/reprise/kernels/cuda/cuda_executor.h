@@ -53,6 +53,7 @@ class CudaExecutor final : public DeviceExecutor {
     return {WeightFamily::block_panels, WeightFamily::int8_panels, WeightFamily::float_panels};
   }
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
+  [[nodiscard]] int state_chunk_tokens(DType dtype) const noexcept override;
 
  private:
   /// A function that launches a matrix product. If `norm` has a weight, x is normalised first;
@@ -64,6 +65,8 @@ class CudaExecutor final : public DeviceExecutor {
   static bool launch_packed(const OpRun& run);
   static bool launch_experts(const OpRun& run);
   [[nodiscard]] PackedMachine packed_machine() const;
+  /// A recurrent layer. With batch invariance its prompts have the bits of decoding.
+  static bool launch_recurrence(const OpRun& run);
   static const LaunchTable& launches();
 
   bool linear(const NormCall& norm, const OpRun& run);

@@ -32,6 +32,11 @@ MAY_SPILL = re.compile("_by_rows_|kv_write$|block_embedding_|_conv1d_|short_conv
 # Bytes that a thread of any kernel may store and load again, together: ptxas spills a few so that one more block fits on a
 # multiprocessor (128, 96 or 168 registers). A fragment that does not fit costs far more.
 SPILLED_FOR_A_BLOCK = 32
+# The same for kernels that compute prompts of recurrent layers: their state fills the registers, and ptxas stores addresses
+# and factors that a chunk of 64 tokens loads once. The 256 elements of each row of Mamba-2's largest states take half of
+# all registers, and elements of float16 have two terms; even so a chunk loads less than a hundredth of its state again.
+SPILLED_IN_A_CHUNK = 128
+SPILLED_IN_A_WIDE_CHUNK = 1200
 
 
 def spills(log):
@@ -39,6 +44,12 @@ def spills(log):
     pattern = r"Compiling entry function '(\w+)' for '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
     return [(name, architecture, int(stores) + int(loads))
             for name, architecture, stores, loads in re.findall(pattern, log, re.S)]
+
+
+def most_spilled(kernel):
+    if "selective_chunks_256" in kernel:
+        return SPILLED_IN_A_WIDE_CHUNK
+    return SPILLED_IN_A_CHUNK if "_chunks_" in kernel else SPILLED_FOR_A_BLOCK
 
 
 def main():
@@ -52,7 +63,7 @@ def main():
         kernels = spills(file.read())
     if len({name for name, _, _ in kernels}) * len(architectures) != len(kernels) or not kernels:
         sys.exit(f"{sys.argv[1]}.log: {len(kernels)} kernels, expected each one for {architectures}")
-    if spilled := [kernel for kernel in kernels if kernel[2] > SPILLED_FOR_A_BLOCK and not MAY_SPILL.search(kernel[0])]:
+    if spilled := [kernel for kernel in kernels if kernel[2] > most_spilled(kernel[0]) and not MAY_SPILL.search(kernel[0])]:
         sys.exit(f"registers are spilled (kernel, architecture, bytes): {spilled}")
 
 

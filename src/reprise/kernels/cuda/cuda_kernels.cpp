@@ -7,6 +7,7 @@
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
+#include "reprise/kernels/cuda/state_arguments.h"
 
 // Machine code of kernels.cu.
 extern "C" const unsigned char reprise_cuda_kernels[];
@@ -173,6 +174,26 @@ ExpandKernels expand_kernels(DType dtype) {
 #undef REPRISE_EXPAND_KERNELS
 
 const Kernel& scale_int8_sums_kernel() { return scale_int8_sums; }
+
+std::span<const ChunkStateKernel> delta_chunk_kernels(DType dtype) {
+  static constexpr ChunkStateKernel kBf16[] = {{&delta_chunks_64_bf16, 64},
+                                               {&delta_chunks_128_bf16, 128}};
+  static constexpr ChunkStateKernel kF16[] = {{&delta_chunks_64_f16, 64},
+                                              {&delta_chunks_128_f16, 128}};
+  using Kernels = std::span<const ChunkStateKernel>;
+  return pick<Kernels>(dtype, {}, kBf16, kF16);
+}
+
+std::span<const ChunkStateKernel> selective_chunk_kernels(DType dtype) {
+  static constexpr ChunkStateKernel kBf16[] = {{&selective_chunks_64_bf16, 64},
+                                               {&selective_chunks_128_bf16, 128},
+                                               {&selective_chunks_256_bf16, 256}};
+  static constexpr ChunkStateKernel kF16[] = {{&selective_chunks_64_f16, 64},
+                                              {&selective_chunks_128_f16, 128},
+                                              {&selective_chunks_256_f16, 256}};
+  using Kernels = std::span<const ChunkStateKernel>;
+  return pick<Kernels>(dtype, {}, kBf16, kF16);
+}
 
 #define REPRISE_HEAD_KERNEL(prefix, type, unused, head) &prefix##_##head##_##type,
 #define REPRISE_HEAD_KERNELS(prefix, type) \

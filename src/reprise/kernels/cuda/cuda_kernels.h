@@ -89,6 +89,15 @@ struct ExpandKernels {
 /// Scales the sums of a product of int8.
 [[nodiscard]] const device::Kernel& scale_int8_sums_kernel();
 
+/// A kernel for prompts of recurrent layers, and the longest keys that it takes.
+struct ChunkStateKernel {
+  const device::Kernel* kernel;
+  int64_t most_key_elements;
+};
+/// By the length of keys, ascending; empty for float32. The keys of Mamba-2 are rows of its states.
+[[nodiscard]] std::span<const ChunkStateKernel> delta_chunk_kernels(DType dtype);
+[[nodiscard]] std::span<const ChunkStateKernel> selective_chunk_kernels(DType dtype);
+
 /// One launch after the other; see sampling_kernels.cuh.
 struct SamplingKernels {
   const device::Kernel* largest;

@@ -211,6 +211,26 @@
     packed_shared_bytes(kBlockChunk, 1, 1),                                                 \
     packed_expert_linear<BlockForm>)
 
+// Prompts of recurrent layers, by the longest keys.
+#define REPRISE_CUDA_DELTA_CHUNKS(X, type, T, key_dim) \
+  X(delta_chunks_##key_dim##_##type,                   \
+    GatedDeltaRuleArguments,                           \
+    256,                                               \
+    chunk_shared_bytes(key_dim, kDeltaChunkValues, 2), \
+    delta_chunks<T, key_dim>)
+#define REPRISE_CUDA_SELECTIVE_CHUNKS(X, type, T, key_dim) \
+  X(selective_chunks_##key_dim##_##type,                   \
+    SelectiveStateUpdateArguments,                         \
+    128,                                                   \
+    chunk_shared_bytes(key_dim, kSelectiveChunkValues, 1), \
+    selective_chunks<T, key_dim>)
+#define REPRISE_CUDA_STATE_CHUNKS(X, type, T)    \
+  REPRISE_CUDA_DELTA_CHUNKS(X, type, T, 64)      \
+  REPRISE_CUDA_DELTA_CHUNKS(X, type, T, 128)     \
+  REPRISE_CUDA_SELECTIVE_CHUNKS(X, type, T, 64)  \
+  REPRISE_CUDA_SELECTIVE_CHUNKS(X, type, T, 128) \
+  REPRISE_CUDA_SELECTIVE_CHUNKS(X, type, T, 256)
+
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
 
@@ -236,7 +256,9 @@
   REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)                              \
   REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)                                \
   REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                            \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
+  REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)                              \
+  REPRISE_CUDA_STATE_CHUNKS(X, bf16, BFloat16)                                 \
+  REPRISE_CUDA_STATE_CHUNKS(X, f16, Float16)
 
 // Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels
 // wait first.

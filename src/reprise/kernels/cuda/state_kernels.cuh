@@ -2,12 +2,14 @@
 
 #include "reprise/kernels/causal_conv1d/causal_conv1d_arguments.h"
 #include "reprise/kernels/cuda/activation_kernels.cuh"
+#include "reprise/kernels/cuda/state_arguments.h"
 #include "reprise/kernels/gated_delta_rule/gated_delta_rule_arguments.h"
 #include "reprise/kernels/selective_state_update/selective_state_update_arguments.h"
 
 // Recurrent layers. A request keeps its state in a slot, and a block computes a part of the state
-// of one request. One thread or warp changes an element of the state for one token after the other,
-// so a prompt has the same bits in chunks and in decode.
+// of one request. One thread or warp changes an element of the state for one token after the other.
+// chunked_state_kernels.cuh computes prompts, where a launch before this one can. A convolution
+// needs no state but its last inputs, so its tokens are independent of each other.
 namespace reprise::kernels::cuda {
 
 /// The tokens of one request that a step computes, and the slots with its states.
@@ -31,12 +33,7 @@ REPRISE_DEVICE void clear_columns(T* out, int64_t stride, int64_t rows, int64_t 
   }
 }
 
-/// The tokens that a block computes; none if the request has no slot. `out` is the block's part of
-/// a row of the results, `stride` the distance of rows, and `columns` the number of columns of the
-/// part. Results of requests without a slot, and of tokens after the last request, become zeros.
-template <typename T>
-REPRISE_DEVICE StateTokens
-begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
+REPRISE_DEVICE StateTokens tokens_of(const StateArguments& a, int64_t request) {
   StateTokens tokens = {a.query_start_loc[request],
                         min_of(int64_t{a.query_start_loc[request + 1]}, a.num_tokens),
                         a.state_indices[request * a.slots_per_req],
@@ -44,17 +41,30 @@ begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, 
                         a.state_indices + request * a.slots_per_req,
                         a.slots_per_req - 1};
   tokens.is_new = a.seq_lens[request] <= tokens.end - tokens.begin;
+  return tokens;
+}
+
+/// Slot 0 is the null slot of requests that only pad a batch. A slot beyond the cache would be
+/// other memory.
+REPRISE_DEVICE bool has_slots(const StateArguments& a, const StateTokens& tokens) {
+  for (int64_t i = 0; i <= tokens.last_slot; ++i) {
+    if (tokens.slots[i] <= 0 || tokens.slots[i] >= a.num_slots) return false;
+  }
+  return true;
+}
+
+/// The tokens that a block computes; none if the request has no slot. `out` is the block's part of
+/// a row of the results, `stride` the distance of rows, and `columns` the number of columns of the
+/// part. Results of requests without a slot, and of tokens after the last request, become zeros.
+template <typename T>
+REPRISE_DEVICE StateTokens
+begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, int64_t columns) {
+  StateTokens tokens = tokens_of(a, request);
   if (request + 1 == a.num_reqs) {
     const int64_t end = min_of(int64_t{a.query_start_loc[a.num_reqs]}, a.num_tokens);
     clear_columns(out + end * stride, stride, a.num_tokens - end, columns);
   }
-  // Slot 0 is the null slot of requests that only pad a batch. A slot beyond the cache would be
-  // other memory.
-  bool has_slots = true;
-  for (int64_t i = 0; i < a.slots_per_req; ++i) {
-    has_slots = has_slots && tokens.slots[i] > 0 && tokens.slots[i] < a.num_slots;
-  }
-  if (!has_slots) {
+  if (!has_slots(a, tokens)) {
     clear_columns(
         out + tokens.begin * stride, stride, max_of(0, tokens.end - tokens.begin), columns);
     tokens.end = tokens.begin;
@@ -62,18 +72,56 @@ begin_request(const StateArguments& a, int64_t request, T* out, int64_t stride, 
   return tokens;
 }
 
-/// A thread convolves one channel over the tokens of a request. input(token, channel) returns the
-/// input of the convolution, and result(token, channel, sum) receives the sum.
+/// Whether a prompt has these tokens: several, of which none can be rejected. \pre has_slots()
+REPRISE_DEVICE bool is_prompt(const StateTokens& tokens) {
+  return tokens.end - tokens.begin > 1 && tokens.slots[0] == tokens.slots[tokens.last_slot];
+}
+
+/// The tokens of a request that a launch computes in chunks: those of a prompt. If the last token
+/// makes a chunk of its own, it is not one of them. So it has the same bits in a step of its own.
+REPRISE_DEVICE StateTokens tokens_in_chunks(const StateArguments& a, int64_t request) {
+  StateTokens tokens = tokens_of(a, request);
+  if (!has_slots(a, tokens) || !is_prompt(tokens)) {
+    tokens.end = tokens.begin;
+  } else if (a.seq_lens[request] % kStateChunkTokens == 1) {
+    --tokens.end;
+  }
+  return tokens;
+}
+/// The position of the first token of the step in its request.
+REPRISE_DEVICE int64_t first_position(const StateArguments& a, int64_t request) {
+  return a.seq_lens[request] - (a.query_start_loc[request + 1] - a.query_start_loc[request]);
+}
+
+/// Leaves out the tokens that an earlier launch has computed in chunks. Their state is in the slot.
+REPRISE_DEVICE void leave_out_chunks(const StateArguments& a,
+                                     int64_t request,
+                                     StateTokens& tokens) {
+  if (a.has_chunks == 0 || tokens.begin >= tokens.end || !is_prompt(tokens)) return;
+  tokens.begin = tokens_in_chunks(a, request).end;
+  tokens.is_new = false;
+}
+
+/// The tokens of a request that the blocks of its state convolve: all, or those that need inputs of
+/// earlier steps, if there are blocks for tiles of tokens.
+REPRISE_DEVICE int64_t convolved_with_state(const CausalConv1dArguments& a,
+                                            const StateTokens& tokens) {
+  if (a.tokens_per_tile == 0) return tokens.end;
+  return min_of(tokens.end, tokens.begin + a.kernel - 1);
+}
+
+/// A thread convolves one channel over the first tokens of a request, and keeps the last inputs.
+/// See convolve().
 template <typename T, typename Input, typename Result>
-REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
-                             const Input& input,
-                             const Result& result) {
-  const int64_t channel_blocks = ceil_div(a.channels, a.channels_per_block);
-  const int64_t first = block_index() % channel_blocks * a.channels_per_block;
-  const int64_t last = min_of(first + a.channels_per_block, a.channels);
+REPRISE_DEVICE void convolve_with_state(const CausalConv1dArguments& a,
+                                        int64_t request,
+                                        int64_t first,
+                                        int64_t last,
+                                        const Input& input,
+                                        const Result& result) {
   T* out = static_cast<T*>(a.out);
-  const StateTokens tokens = begin_request(
-      a.states, block_index() / channel_blocks, out + first, a.channels, last - first);
+  const StateTokens tokens =
+      begin_request(a.states, request, out + first, a.channels, last - first);
   if (tokens.begin >= tokens.end) return;
   const int64_t num_earlier = a.kernel - 1;
   for (int64_t channel = first + thread_index(); channel < last; channel += num_threads()) {
@@ -95,7 +143,8 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
       }
     };
     const float bias = a.bias == nullptr ? 0.0F : as_float(static_cast<const T*>(a.bias)[channel]);
-    for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+    const int64_t end = convolved_with_state(a, tokens);
+    for (int64_t token = tokens.begin; token < end; ++token) {
       float sum = bias;
       for (int64_t k = 0; k <= num_earlier; ++k) {
         sum = multiply_add(input_at(token - num_earlier + k), as_float(weight[k]), sum);
@@ -111,6 +160,113 @@ REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
          --token) {
       if (tokens.slot_after(token) != tokens.slot_after(token + 1)) keep_state_after(token);
     }
+  }
+}
+
+/// The last request that begins at `token` or before it.
+REPRISE_DEVICE int64_t request_of(const StateArguments& a, int64_t token) {
+  int64_t low = 0;
+  int64_t high = a.num_reqs;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (a.query_start_loc[middle] <= token) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/// A thread convolves one channel over the tokens from `token` to `end`, whose inputs are all in
+/// this step. The last inputs stay in registers.
+template <int kKernel, typename T, typename Input, typename Result>
+REPRISE_DEVICE void convolve_in_registers(const CausalConv1dArguments& a,
+                                          int64_t token,
+                                          int64_t end,
+                                          int64_t channel,
+                                          const Input& input,
+                                          const Result& result) {
+  const T* weights = static_cast<const T*>(a.weight) + channel * kKernel;
+  const float bias = a.bias == nullptr ? 0.0F : as_float(static_cast<const T*>(a.bias)[channel]);
+  float weight[kKernel];
+  float window[kKernel];
+  REPRISE_UNROLL
+  for (int k = 0; k < kKernel; ++k) weight[k] = as_float(weights[k]);
+  REPRISE_UNROLL
+  for (int k = 1; k < kKernel; ++k) window[k] = input(token - kKernel + k, channel);
+  REPRISE_UNROLL_BY_4
+  for (; token < end; ++token) {
+    REPRISE_UNROLL
+    for (int k = 1; k < kKernel; ++k) window[k - 1] = window[k];
+    window[kKernel - 1] = input(token, channel);
+    float sum = bias;
+    REPRISE_UNROLL
+    for (int k = 0; k < kKernel; ++k) sum = multiply_add(window[k], weight[k], sum);
+    put(static_cast<T*>(a.out) + token * a.channels + channel, result(token, channel, sum));
+  }
+}
+
+/// The same for a convolution of any length.
+template <typename T, typename Input, typename Result>
+REPRISE_DEVICE void convolve_from_memory(const CausalConv1dArguments& a,
+                                         int64_t token,
+                                         int64_t end,
+                                         int64_t channel,
+                                         const Input& input,
+                                         const Result& result) {
+  const T* weight = static_cast<const T*>(a.weight) + channel * a.kernel;
+  const float bias = a.bias == nullptr ? 0.0F : as_float(static_cast<const T*>(a.bias)[channel]);
+  for (; token < end; ++token) {
+    float sum = bias;
+    for (int64_t k = 0; k < a.kernel; ++k) {
+      sum = multiply_add(input(token - a.kernel + 1 + k, channel), as_float(weight[k]), sum);
+    }
+    put(static_cast<T*>(a.out) + token * a.channels + channel, result(token, channel, sum));
+  }
+}
+
+/// Convolves the tokens of a tile of the batch, without those that need inputs of earlier steps.
+template <typename T, typename Input, typename Result>
+REPRISE_DEVICE void convolve_tile(const CausalConv1dArguments& a,
+                                  int64_t tile,
+                                  int64_t first,
+                                  int64_t last,
+                                  const Input& input,
+                                  const Result& result) {
+  const int64_t tile_begin = tile * a.tokens_per_tile;
+  const int64_t tile_end = min_of(tile_begin + a.tokens_per_tile, a.states.num_tokens);
+  for (int64_t request = request_of(a.states, tile_begin); request < a.states.num_reqs; ++request) {
+    const StateTokens tokens = tokens_of(a.states, request);
+    if (tokens.begin >= tile_end) return;
+    const int64_t begin = max_of(tile_begin, convolved_with_state(a, tokens));
+    const int64_t end = min_of(tile_end, tokens.end);
+    if (begin >= end || !has_slots(a.states, tokens)) continue;
+    for (int64_t channel = first + thread_index(); channel < last; channel += num_threads()) {
+      if (a.kernel == 4) {
+        convolve_in_registers<4, T>(a, begin, end, channel, input, result);
+      } else {
+        convolve_from_memory<T>(a, begin, end, channel, input, result);
+      }
+    }
+  }
+}
+
+/// Convolves a tile of tokens, or the first tokens of a request. input(token, channel) returns the
+/// input of the convolution, and result(token, channel, sum) receives the sum. Blocks of requests
+/// read and write the states; blocks of tiles need none.
+template <typename T, typename Input, typename Result>
+REPRISE_DEVICE void convolve(const CausalConv1dArguments& a,
+                             const Input& input,
+                             const Result& result) {
+  const int64_t channel_blocks = ceil_div(a.channels, a.channels_per_block);
+  const int64_t first = block_index() % channel_blocks * a.channels_per_block;
+  const int64_t last = min_of(first + a.channels_per_block, a.channels);
+  const int64_t unit = block_index() / channel_blocks;
+  if (unit < a.states.num_reqs) {
+    convolve_with_state<T>(a, unit, first, last, input, result);
+  } else {
+    convolve_tile<T>(a, unit - a.states.num_reqs, first, last, input, result);
   }
 }
 
@@ -148,8 +304,9 @@ REPRISE_DEVICE void selective_state_update(const SelectiveStateUpdateArguments& 
   const int64_t values = a.heads * a.head_dim;
   const int64_t last = min_of(first + a.heads_per_block * a.head_dim, values);
   T* out = static_cast<T*>(a.out);
-  const StateTokens tokens =
-      begin_request(a.states, block_index() / head_blocks, out + first, values, last - first);
+  const int64_t request = block_index() / head_blocks;
+  StateTokens tokens = begin_request(a.states, request, out + first, values, last - first);
+  leave_out_chunks(a.states, request, tokens);
   for (int64_t value = first + warp_index(); value < last; value += num_warps()) {
     const int64_t head = value / a.head_dim;
     const int64_t shared = head / a.heads_per_group * a.state_size;
@@ -198,8 +355,9 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
   const int64_t head = block_index() % a.heads;
   const int64_t values = a.heads * a.value_dim;
   T* out = static_cast<T*>(a.out) + head * a.value_dim;
-  const StateTokens tokens =
-      begin_request(a.states, block_index() / a.heads, out, values, a.value_dim);
+  const int64_t request = block_index() / a.heads;
+  StateTokens tokens = begin_request(a.states, request, out, values, a.value_dim);
+  leave_out_chunks(a.states, request, tokens);
   auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
   float* k = q + kMaxStateSize;
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;

@@ -8,11 +8,11 @@
 
 namespace reprise::kernels {
 
-bool launch_gated_delta_rule(device::Stream& stream,
-                             const KernelTable& kernels,
-                             const DeltaRuleInputs& in,
-                             const StateOperands& states,
-                             const Tensor& out) {
+namespace {
+
+GatedDeltaRuleArguments arguments_of(const DeltaRuleInputs& in,
+                                     const StateOperands& states,
+                                     const Tensor& out) {
   for (const Tensor* rows : {&in.q, &in.k, &in.v, &in.beta, &in.dt}) {
     require_dense_rows(*rows, "gated_delta_rule");
   }
@@ -27,7 +27,7 @@ bool launch_gated_delta_rule(device::Stream& stream,
                  in.neighbours,
                  groups,
                  heads);
-  const GatedDeltaRuleArguments arguments = {
+  return {
       .q = in.q.data(),
       .k = in.k.data(),
       .v = in.v.data(),
@@ -49,22 +49,41 @@ bool launch_gated_delta_rule(device::Stream& stream,
       .steps_per_head = in.dt.size(1) / max_of(1, heads),
       .neighbours = in.neighbours,
   };
+}
+
+}  // namespace
+
+bool launch_gated_delta_rule(device::Stream& stream,
+                             const KernelTable& kernels,
+                             const DeltaRuleInputs& in,
+                             const StateOperands& states,
+                             const Tensor& out,
+                             const ChunkKernel& chunks) {
+  GatedDeltaRuleArguments arguments = arguments_of(in, states, out);
+  std::array uses{writes(out),
+                  changes(states.state),
+                  reads(in.q),
+                  reads(in.k),
+                  reads(in.v),
+                  reads(in.beta),
+                  reads(in.dt),
+                  reads(in.a_log),
+                  reads(in.dt_bias),
+                  reads(states.state_indices),
+                  reads(states.query_start_loc),
+                  reads(states.seq_lens)};
+  const int64_t blocks = states.seq_lens.size(0) * arguments.heads;
+  if (chunks.kernel != nullptr) {
+    arguments.states.has_chunks = 1;
+    const int64_t parts = ceil_div(arguments.value_dim, chunks.values_per_block);
+    (void)launch(stream, *chunks.kernel, static_cast<uint32_t>(blocks * parts), arguments, uses);
+    uses[0] = changes(out);  // the second launch keeps the rows of the first one
+  }
   return launch(stream,
                 kernel_for(kernels.gated_delta_rule, in.v.dtype()),
-                static_cast<uint32_t>(states.seq_lens.size(0) * heads),
+                static_cast<uint32_t>(blocks),
                 arguments,
-                std::array{writes(out),
-                           changes(states.state),
-                           reads(in.q),
-                           reads(in.k),
-                           reads(in.v),
-                           reads(in.beta),
-                           reads(in.dt),
-                           reads(in.a_log),
-                           reads(in.dt_bias),
-                           reads(states.state_indices),
-                           reads(states.query_start_loc),
-                           reads(states.seq_lens)});
+                uses);
 }
 
 bool launch_gated_delta_rule(const OpRun& run) {

@@ -30,6 +30,7 @@ bool launch_gated_delta_rule(
     const KernelTable& kernels,
     const DeltaRuleInputs& in,
     const StateOperands& states,  // state: [num_slots, heads, key_dim, value_dim]
-    const Tensor& out);           // like v
+    const Tensor& out,            // like v
+    const ChunkKernel& chunks = {});
 
 }  // namespace reprise::kernels

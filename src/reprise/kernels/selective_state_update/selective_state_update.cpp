@@ -11,13 +11,9 @@ namespace {
 // Decay rates of a head: one, or one for each element of a row of its state.
 int64_t num_decays(const Tensor& a_log) { return a_log.rank() == 1 ? 1 : a_log.size(1); }
 
-}  // namespace
-
-bool launch_selective_state_update(device::Stream& stream,
-                                   const KernelTable& kernels,
-                                   const SelectiveStateInputs& in,
-                                   const StateOperands& states,
-                                   const Tensor& out) {
+SelectiveStateUpdateArguments arguments_of(const SelectiveStateInputs& in,
+                                           const StateOperands& states,
+                                           const Tensor& out) {
   for (const Tensor* rows : {&in.x, &in.dt, &in.b, &in.c}) {
     require_dense_rows(*rows, "selective_state_update");
   }
@@ -28,7 +24,7 @@ bool launch_selective_state_update(device::Stream& stream,
       in.a_log.is_dense() && out.is_dense() && state_size <= kMaxStateSize,
       "selective_state_update: a state of {} elements is too large, or a tensor is not dense",
       state_size);
-  const SelectiveStateUpdateArguments arguments = {
+  return {
       .x = in.x.data(),
       .dt = in.dt.data(),
       .b = in.b.data(),
@@ -49,23 +45,43 @@ bool launch_selective_state_update(device::Stream& stream,
       .decays = num_decays(in.a_log),
       .heads_per_block = max_of(1, kElementsPerBlock / (head_dim * state_size)),
   };
-  const int64_t blocks = states.seq_lens.size(0) * ceil_div(heads, arguments.heads_per_block);
-  return launch(stream,
-                kernel_for(kernels.selective_state_update, in.x.dtype()),
-                static_cast<uint32_t>(blocks),
-                arguments,
-                std::array{writes(out),
-                           changes(states.state),
-                           reads(in.x),
-                           reads(in.dt),
-                           reads(in.b),
-                           reads(in.c),
-                           reads(in.a_log),
-                           reads(in.d),
-                           reads(in.dt_bias),
-                           reads(states.state_indices),
-                           reads(states.query_start_loc),
-                           reads(states.seq_lens)});
+}
+
+}  // namespace
+
+bool launch_selective_state_update(device::Stream& stream,
+                                   const KernelTable& kernels,
+                                   const SelectiveStateInputs& in,
+                                   const StateOperands& states,
+                                   const Tensor& out,
+                                   const ChunkKernel& chunks) {
+  SelectiveStateUpdateArguments arguments = arguments_of(in, states, out);
+  std::array uses{writes(out),
+                  changes(states.state),
+                  reads(in.x),
+                  reads(in.dt),
+                  reads(in.b),
+                  reads(in.c),
+                  reads(in.a_log),
+                  reads(in.d),
+                  reads(in.dt_bias),
+                  reads(states.state_indices),
+                  reads(states.query_start_loc),
+                  reads(states.seq_lens)};
+  const int64_t requests = states.seq_lens.size(0);
+  if (chunks.kernel != nullptr) {
+    arguments.states.has_chunks = 1;
+    const int64_t blocks =
+        requests * arguments.heads * ceil_div(arguments.head_dim, chunks.values_per_block);
+    (void)launch(stream, *chunks.kernel, static_cast<uint32_t>(blocks), arguments, uses);
+    uses[0] = changes(out);  // the second launch keeps the rows of the first one
+  }
+  return launch(
+      stream,
+      kernel_for(kernels.selective_state_update, in.x.dtype()),
+      static_cast<uint32_t>(requests * ceil_div(arguments.heads, arguments.heads_per_block)),
+      arguments,
+      uses);
 }
 
 bool launch_selective_state_update(const OpRun& run) {

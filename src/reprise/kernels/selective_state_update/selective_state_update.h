@@ -26,6 +26,7 @@ bool launch_selective_state_update(
     const KernelTable& kernels,
     const SelectiveStateInputs& in,
     const StateOperands& states,  // state: [num_slots, heads, head_dim, state_size]
-    const Tensor& out);           // like x
+    const Tensor& out,            // like x
+    const ChunkKernel& chunks = {});
 
 }  // namespace reprise::kernels
