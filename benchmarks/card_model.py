@@ -23,12 +23,15 @@ NORM_US = 1.0  # the norm in front of a product; chosen so that a step takes as 
 BYTES = 2  # bfloat16
 # Bytes of an element: those of a column of a panel (src/reprise/tensor/codec_list.inl).
 CODECS = {"bfloat16": 2, "q8_0": 34 / 32, "q6_k": 210 / 256, "q4_k": 148 / 256, "q4_0": 18 / 32, "int4_g128": 67 / 128, "int4_g32": 19 / 32,
-          "mxfp4": 17 / 32, "nvfp4": 84 / 128}
+          "mxfp4": 17 / 32, "nvfp4": 84 / 128, "int8_rows": 1, "f8e4m3_rows": 1, "f8e4m3_g128": 132 / 128, "f4_g64": 36 / 64}
 BLOCK = 512  # elements of a packed weight that a warp multiplies at once, with up to eight rows
-INSTRUCTIONS_OF_BLOCK = 45  # counted in the source: copies, codes, scales, one product of the tensor cores, sums
+# Counted in the source: copies, codes, scales, products of the tensor cores, sums.
+INSTRUCTIONS_OF_BLOCK = 45
+INSTRUCTIONS_OF_CODEC = {"int8_rows": 18, "f8e4m3_rows": 52, "f8e4m3_g128": 56, "f4_g64": 60}
 INSTRUCTIONS_PER_US = 132 * 2.8 * 1750  # multiprocessors, instructions of a clock (of 4), clocks
 SMALL_NODE_US = 2.0  # a norm, a quantisation or a rotation of few rows
 SMALL_NODES = 5  # of a layer with packed weights: two norms that quantise, two quantisations, rope with the cache
+SMALL_NODES_OF_FLOATS = 3  # whose activations are not quantised
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +46,11 @@ class ProductKernel:
     bandwidth: float
     more_per_row: float
 
-    def us(self, rows, outputs, depth, bytes_of_element=BYTES):
+    def us(self, rows, outputs, depth, bytes_of_element=BYTES, instructions=INSTRUCTIONS_OF_BLOCK):
         megabytes = outputs * depth * bytes_of_element / 1e6
         read_us = megabytes / self.bandwidth * (1 + self.more_per_row * (rows - 1))
         if bytes_of_element != BYTES and self is PRODUCTS["own"]:
-            read_us = max(read_us, outputs * depth / BLOCK * INSTRUCTIONS_OF_BLOCK / INSTRUCTIONS_PER_US)
+            read_us = max(read_us, outputs * depth / BLOCK * instructions / INSTRUCTIONS_PER_US)
         return self.start_us + self.us_per_1000_deep * depth / 1000 + read_us
 
 
@@ -82,11 +85,13 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
     kernel = PRODUCTS[products]
 
     def product(name, count, outputs, depth, size=CODECS[weights]):
-        return name, count, kernel.us(requests, outputs, depth, size), outputs * depth * size / 1e6
+        instructions = INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK)
+        return name, count, kernel.us(requests, outputs, depth, size, instructions), outputs * depth * size / 1e6
 
     cache = requests * context * kv_heads * head_dim * 2 * BYTES / 1e6
     us = own_attention_us(requests, context, kv_heads) if attention == "own" else roof_attention_us(requests, context, kv_heads, head_dim)
-    small = [] if weights == "bfloat16" else [("quantise", SMALL_NODES * layers, SMALL_NODE_US, 0.0)]
+    of_layer = SMALL_NODES_OF_FLOATS if weights.startswith("f") else SMALL_NODES
+    small = [] if weights == "bfloat16" else [("quantise", of_layer * layers, SMALL_NODE_US, 0.0)]
     return [
         product("qkv", layers, (heads + 2 * kv_heads) * head_dim, hidden),
         ("attention", layers, us, cache),

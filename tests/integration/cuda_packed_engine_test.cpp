@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "reprise/tensor/float_panels.h"
+#include "reprise/weights/codecs/quantize_rows.h"
 #include "reprise/weights/convert.h"
 #include "reprise/weights/sources/dummy_weights.h"
 #include "reprise/weights/sources/quantizing_weights.h"
@@ -55,6 +59,56 @@ class LoudWeights final : public weights::WeightSource {
   }
 
  private:
+  const weights::WeightSource& source_;
+};
+
+/// A source whose experts are stored in float8, with a scale for each output.
+class Float8Experts final : public weights::WeightSource {
+ public:
+  explicit Float8Experts(const weights::WeightSource& source) : source_(source) {}
+  [[nodiscard]] const weights::TensorSpec* find(std::string_view name) const override {
+    return source_.find(name);
+  }
+  [[nodiscard]] std::vector<std::string_view> names() const override { return source_.names(); }
+  [[nodiscard]] std::string description() const override { return source_.description(); }
+  [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override {
+    const bool is_expert = name.find(".experts.") != std::string_view::npos;
+    return is_expert ? std::optional(kCodec) : std::nullopt;
+  }
+  void read_panels(std::string_view name, std::span<std::byte> dst) const override {
+    const int64_t depth = find(name)->shape[1];
+    const auto row_size = static_cast<size_t>(depth);
+    std::vector<float> values(static_cast<size_t>(find(name)->shape[0]) * row_size);
+    source_.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+    for (size_t row = 0; row * row_size < values.size(); ++row) {
+      weights::quantize_row(kCodec,
+                            std::span(values).subspan(row * row_size, row_size),
+                            static_cast<int64_t>(row),
+                            dst);
+    }
+  }
+  void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override {
+    if (!panel_format(name)) return source_.read(name, dtype, dst);
+    const int64_t rows = find(name)->shape[0];
+    const int64_t depth = find(name)->shape[1];
+    std::vector<std::byte> panels(static_cast<size_t>(panel_bytes(kCodec, rows, depth)));
+    read_panels(name, panels);
+    std::vector<float> values;
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::byte* panel =
+          panels.data() + panel_bytes(kCodec, row / kPanelColumns * kPanelColumns, depth);
+      float scale = 0;
+      std::memcpy(&scale, panel + float_scale_offset(kCodec, depth, 0, row), sizeof scale);
+      for (int64_t i = 0; i < depth; ++i) {
+        const auto code = static_cast<uint8_t>(panel[float_code_offset(kCodec, depth, row, i)]);
+        values.push_back(scale * to_float(Float8E4M3{code}));
+      }
+    }
+    weights::convert(DType::f32, std::as_bytes(std::span(values)), dtype, dst);
+  }
+
+ private:
+  static constexpr PanelFormat kCodec = PanelFormat::f8e4m3_rows;
   const weights::WeightSource& source_;
 };
 
@@ -122,7 +176,8 @@ TEST_P(CudaPackedEngine, computes_what_the_cpu_computes_from_weights_of_the_pack
         // that row and those that attend to it have other rounding errors: so most rows are near,
         // and no row is far.
         const Distances distances = distances_of(got.logits, want.logits, 97);
-        // Float8 is multiplied with activations as they are.
+        // Float8 is multiplied with activations as they are. A row of int8 has one scale, so a code
+        // that changes there changes more.
         const bool is_float8 = method == LoadQuantization::fp8;
         const bool is_exact = dtype == DType::f32 && (is_float8 || mix == Mix::uniform_decode);
         EXPECT_LT(distances.median, is_exact ? 1e-5 : 5e-2) << to_string(mix);
@@ -161,6 +216,56 @@ TEST_P(CudaPackedEngine, replays_with_the_bits_of_eager_steps) {
     }
     if (!machine.is_real()) {
       EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+    }
+  }
+}
+
+TEST(CudaPackedExperts, in_float8_stay_packed_and_compute_what_the_cpu_computes) {
+  const weights::DummyWeights dummy(
+      weights::parse_model_config(kMixtureConfig, "config.json").config, 7);
+  const LoudWeights loud(dummy);
+  const Float8Experts stored(loud);
+  using enum WeightFamily;
+  for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CudaEngineMachine machine;
+      TinyEngineOptions options{.mode = CudagraphMode::FULL_AND_PIECEWISE,
+                                .max_num_tokens = 16,
+                                .max_num_reqs = 4,
+                                .config = kMixtureConfig,
+                                .weights = &stored};
+      options.level = level;
+      options.dtype = dtype;
+      TinyEngine cpu(options);
+      options.weight_families = {{block_panels, float_panels}, {block_panels, float_panels}};
+      TinyEngine cuda(machine.options(options));
+      EXPECT_TRUE(cuda.execution().executor().weight_families().has_experts(float_panels));
+      EXPECT_FALSE(cpu.execution().executor().weight_families().has_experts(float_panels));
+      // Two layers of eight experts, with gate, up and down.
+      constexpr size_t kElements = size_t{2} * 8 * 3 * 32 * 64;
+      constexpr size_t kScales = size_t{2} * 8 * (32 + 32 + 64);
+      EXPECT_EQ(cpu.weight_bytes() - cuda.weight_bytes(),
+                kElements * (dtype_bytes(dtype) - 1) - kScales * sizeof(float));
+      for (const auto& record : cuda.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+      cpu.randomize_kv(3);
+      const std::vector<std::byte> kv = cpu.save_kv();
+      for (const Mix mix : {Mix::prefill, Mix::uniform_decode}) {
+        const TestBatch batch(mix, mix == Mix::uniform_decode ? 4 : 11, 4, 5);
+        const cudagraph::Decision eager{.descriptor = {.num_tokens = batch.facts().num_tokens}};
+        const Outcome want = run(cpu, batch, eager, CudagraphRuntimeMode::NONE, kv);
+        const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
+        const Distances distances = distances_of(got.logits, want.logits, 97);
+        EXPECT_LT(distances.median, dtype == DType::f32 ? 1e-5 : 5e-2) << to_string(mix);
+        EXPECT_LT(distances.largest, dtype == DType::f32 ? 1e-4 : 0.1) << to_string(mix);
+      }
+      for (const Mix mix : {Mix::mixed, Mix::uniform_decode}) {
+        const TestBatch batch(mix, 4, 4, 5);
+        const cudagraph::Decision decision = cuda.runner().dispatcher().dispatch(batch.facts());
+        ASSERT_NE(decision.mode, CudagraphRuntimeMode::NONE);
+        const Outcome replay = run(cuda, batch, decision, decision.mode, kv);
+        const Outcome eager = run(cuda, batch, decision, CudagraphRuntimeMode::NONE, kv);
+        expect_same_bits(eager, replay, describe(mix, 4, decision));
+      }
     }
   }
 }

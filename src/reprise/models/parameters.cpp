@@ -96,15 +96,16 @@ Tensor Parameters::load_projection(std::span<const std::string_view> names,
 
 Tensor Parameters::load_experts(std::span<const std::string_view> names,
                                 const Arrangement& arrangement) {
-  const bool has_blocks = families_.has(WeightFamily::block_panels) &&
-                          std::ranges::any_of(names, [&](std::string_view name) {
-                            return source_->panel_format(name).has_value();
-                          });
-  if (!has_blocks) return load_stacked(names, arrangement);
+  const bool is_packed = std::ranges::any_of(
+      names, [&](std::string_view name) { return source_->panel_format(name).has_value(); });
+  // Where experts have no packed kernels at all, nobody expects them to stay packed.
+  if (!is_packed || !families_.has_experts(WeightFamily::block_panels)) {
+    return load_stacked(names, arrangement);
+  }
   const std::string reason = reason_to_unpack(names);
   if (reason.empty()) {
     return load(names,
-                WeightFamily::block_panels,
+                family_of(*source_->panel_format(names[0])),
                 {.num_experts = arrangement.num_experts, .name = arrangement.name});
   }
   if (unpacked_experts_.empty()) {
@@ -115,18 +116,24 @@ Tensor Parameters::load_experts(std::span<const std::string_view> names,
 }
 
 std::string Parameters::reason_to_unpack(std::span<const std::string_view> names) const {
+  const std::optional<PanelFormat> first = source_->panel_format(names[0]);
   for (std::string_view name : names) {
     const std::optional<PanelFormat> format = source_->panel_format(name);
-    if (!format) return fmt::format("{} is not stored in blocks", name);
-    if (family_of(*format) != WeightFamily::block_panels) {
-      return "experts have kernels for weights in blocks only";
+    if (!format) return fmt::format("{} is not stored packed", name);
+    if (!families_.has_experts(family_of(*format))) {
+      return fmt::format("experts in {} have no kernels on this device", codec_name(*format));
     }
     const std::vector<int64_t>& shape = source_->find(name)->shape;
     const int64_t rows = shape[shape.size() - 2];
     if (rows % kPanelColumns != 0) {
       return fmt::format("{} rows of an expert are not a multiple of {}", rows, kPanelColumns);
     }
+    // Only the header of blocks says which part has which codec.
+    if (family_of(*format) != WeightFamily::block_panels && format != first) {
+      return fmt::format("{} has another form than {}", name, names[0]);
+    }
   }
+  if (family_of(*first) != WeightFamily::block_panels) return {};
   const size_t parts = panel_parts(*source_, names).size();
   return parts <= PanelHeader::kMaxParts
              ? std::string()
@@ -243,8 +250,9 @@ WeightPlan Parameters::plan_of(const weights::WeightSource& source,
     return plan;
   }
   if (models::is_packed(family)) {
-    plan.type = plan.stacked;
-    plan.type.layout = layout_of(*source.panel_format(names[0]), plan.stacked.shape[1]);
+    // For experts this makes a shape of three dimensions.
+    plan.type = arranged_type(plan.stacked, {.num_experts = arrangement.num_experts});
+    plan.type.layout = layout_of(*source.panel_format(names[0]), plan.type.shape[-1]);
     return plan;
   }
   plan.type = arranged_type(plan.stacked, arrangement);

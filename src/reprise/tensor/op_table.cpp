@@ -191,8 +191,8 @@ const char* check_rows_of_experts(const Tensor& x, const Tensor& experts) {
 const char* check_experts(OpCode code, std::span<const Tensor> inputs) {
   const Operands<OpCode::expert_linear> in(inputs);
   const WeightFamily family = in["weight"].layout().family;
-  if (family != WeightFamily::rows && family != WeightFamily::block_panels) {
-    return "experts are stored in rows or in blocks";
+  if (family == WeightFamily::column_panels || family == WeightFamily::int8_panels) {
+    return "experts are stored in rows, in blocks or in panels of smaller floats";
   }
   const char* mistake = check_activations(code, inputs);
   return mistake == nullptr ? check_rows_of_experts(in["x"], in["experts"]) : mistake;

@@ -7,13 +7,20 @@
 
 namespace reprise {
 
-/// The families of layouts in which the kernels of a device read weights. Plain rows are always
-/// among them.
+/// The families of layouts in which the kernels of a device read weights, and those in which they
+/// read experts. Plain rows are always among them. Without further words experts may lie in blocks
+/// if other weights may.
 class WeightFamilies {
  public:
   constexpr WeightFamilies() noexcept = default;
   constexpr WeightFamilies(std::initializer_list<WeightFamily> families) noexcept {
     for (const WeightFamily family : families) bits_ |= bit(family);
+    of_experts_ |= bits_ & bit(WeightFamily::block_panels);
+  }
+  constexpr WeightFamilies(std::initializer_list<WeightFamily> families,
+                           std::initializer_list<WeightFamily> of_experts) noexcept
+      : WeightFamilies(families) {
+    for (const WeightFamily family : of_experts) of_experts_ |= bit(family);
   }
   [[nodiscard]] static constexpr WeightFamilies all() noexcept {
     using enum WeightFamily;
@@ -23,6 +30,9 @@ class WeightFamilies {
   [[nodiscard]] constexpr bool has(WeightFamily family) const noexcept {
     return (bits_ & bit(family)) != 0;
   }
+  [[nodiscard]] constexpr bool has_experts(WeightFamily family) const noexcept {
+    return (of_experts_ & bit(family)) != 0;
+  }
 
  private:
   static constexpr uint32_t bit(WeightFamily family) noexcept {
@@ -30,6 +40,7 @@ class WeightFamilies {
   }
 
   uint32_t bits_ = bit(WeightFamily::rows);
+  uint32_t of_experts_ = bit(WeightFamily::rows);
 };
 
 }  // namespace reprise

@@ -154,7 +154,7 @@ bool CudaExecutor::launch_packed(const OpRun& run) {
 }
 
 bool CudaExecutor::launch_experts(const OpRun& run) {
-  if (!run.in[1].layout().is_rows()) return launch_packed(run);
+  if (can_multiply_experts(run.in[0], run.in[1])) return launch_packed(run);
   return cpu_launches()[static_cast<size_t>(OpCode::expert_linear)](run);
 }
 

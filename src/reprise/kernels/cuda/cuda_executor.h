@@ -50,7 +50,8 @@ class CudaExecutor final : public DeviceExecutor {
     return kMostNormedRows;
   }
   [[nodiscard]] WeightFamilies weight_families() const noexcept override {
-    return {WeightFamily::block_panels, WeightFamily::int8_panels, WeightFamily::float_panels};
+    using enum WeightFamily;
+    return {{block_panels, int8_panels, float_panels}, {block_panels, float_panels}};
   }
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
   [[nodiscard]] int state_chunk_tokens(DType dtype) const noexcept override;

@@ -126,36 +126,49 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
 }
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
-#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)            \
-  {.for_8_rows = &codes##_##type##_linear_8,                \
-   .for_16_rows = &codes##_##type##_linear_16,              \
-   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8, \
-   .dots = &float_dots_##type,                              \
-   .silu_and_mul_dots = &float_silu_and_mul_dots_##type}
+#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)             \
+  {.for_8_rows = &codes##_##type##_linear_8,                 \
+   .for_16_rows = &codes##_##type##_linear_16,               \
+   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,  \
+   .experts_of_8_rows = &codes##_##type##_expert_linear_8,   \
+   .experts_of_16_rows = &codes##_##type##_expert_linear_16, \
+   .dots = &float_dots_##type,                               \
+   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,     \
+   .expert_dots = &float_expert_dots_##type}
 PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
   if (layout.family == WeightFamily::block_panels) {
     return {.for_8_rows = &packed_linear_8,
             .for_16_rows = &packed_linear_16,
             .silu_and_mul = &packed_linear_silu_and_mul_8,
-            .experts = &packed_expert_linear};
+            .experts_of_8_rows = &packed_expert_linear_8,
+            .experts_of_16_rows = &packed_expert_linear_16};
+  }
+  if (layout.is_rows()) {
+    return pick<PackedKernels>(dtype,
+                               {},
+                               {.experts_of_8_rows = &rows_bf16_expert_linear_8,
+                                .experts_of_16_rows = &rows_bf16_expert_linear_16},
+                               {.experts_of_8_rows = &rows_f16_expert_linear_8,
+                                .experts_of_16_rows = &rows_f16_expert_linear_16});
   }
   if (layout.family == WeightFamily::int8_panels) {
     return {.for_8_rows = &int8_linear_8,
             .for_16_rows = &int8_linear_16,
             .silu_and_mul = &int8_linear_silu_and_mul_8};
   }
+  const PackedKernels of_float32 = {.dots = &float_dots_f32,
+                                    .silu_and_mul_dots = &float_silu_and_mul_dots_f32,
+                                    .expert_dots = &float_expert_dots_f32};
   if (layout.codec == PanelFormat::f4_g64) {
-    return pick<PackedKernels>(
-        dtype,
-        {.dots = &float_dots_f32, .silu_and_mul_dots = &float_silu_and_mul_dots_f32},
-        REPRISE_FLOAT_PANEL_KERNELS(float4, bf16),
-        REPRISE_FLOAT_PANEL_KERNELS(float4, f16));
+    return pick<PackedKernels>(dtype,
+                               of_float32,
+                               REPRISE_FLOAT_PANEL_KERNELS(float4, bf16),
+                               REPRISE_FLOAT_PANEL_KERNELS(float4, f16));
   }
-  return pick<PackedKernels>(
-      dtype,
-      {.dots = &float_dots_f32, .silu_and_mul_dots = &float_silu_and_mul_dots_f32},
-      REPRISE_FLOAT_PANEL_KERNELS(float8, bf16),
-      REPRISE_FLOAT_PANEL_KERNELS(float8, f16));
+  return pick<PackedKernels>(dtype,
+                             of_float32,
+                             REPRISE_FLOAT_PANEL_KERNELS(float8, bf16),
+                             REPRISE_FLOAT_PANEL_KERNELS(float8, f16));
 }
 #undef REPRISE_FLOAT_PANEL_KERNELS
 
@@ -172,6 +185,8 @@ ExpandKernels expand_kernels(DType dtype) {
                              REPRISE_EXPAND_KERNELS(f16));
 }
 #undef REPRISE_EXPAND_KERNELS
+
+const Kernel& group_rows_kernel() { return group_rows; }
 
 const Kernel& scale_int8_sums_kernel() { return scale_int8_sums; }
 

@@ -63,17 +63,20 @@ struct PackedKernels {
   const device::Kernel* for_8_rows = nullptr;
   const device::Kernel* for_16_rows = nullptr;
   const device::Kernel* silu_and_mul = nullptr;  // for up to eight rows
-  const device::Kernel* experts = nullptr;
+  const device::Kernel* experts_of_8_rows = nullptr;
+  const device::Kernel* experts_of_16_rows = nullptr;
   // For rows in any place.
   const device::Kernel* dots = nullptr;
   const device::Kernel* silu_and_mul_dots = nullptr;
+  const device::Kernel* expert_dots = nullptr;
 };
 /// Whether products with weights of a family have kernels.
 [[nodiscard]] constexpr bool has_packed_kernels(WeightFamily family) noexcept {
   return family == WeightFamily::block_panels || family == WeightFamily::int8_panels ||
          family == WeightFamily::float_panels;
 }
-/// \pre has_packed_kernels() \throws InvalidArgument when `dtype` is not a float type
+/// A weight in rows has only kernels for experts, and none of float32. \pre has_packed_kernels(),
+/// or a weight in rows \throws InvalidArgument when `dtype` is not a float type
 [[nodiscard]] PackedKernels packed_kernels(const WeightLayout& layout, DType dtype);
 /// What turns packed weights and quantised rows into numbers. \throws InvalidArgument when `dtype`
 /// is not a float type
@@ -85,6 +88,9 @@ struct ExpandKernels {
   const device::Kernel* int8_rows;  // without scales
 };
 [[nodiscard]] ExpandKernels expand_kernels(DType dtype);
+
+/// Makes tiles of the rows of each expert.
+[[nodiscard]] const device::Kernel& group_rows_kernel();
 
 /// Scales the sums of a product of int8.
 [[nodiscard]] const device::Kernel& scale_int8_sums_kernel();

@@ -93,6 +93,32 @@ REPRISE_DEVICE void float_panel_dots(const PackedLinearArguments& arguments) {
   }
 }
 
+/// Products of experts: a warp computes one element of the result.
+template <typename T>
+REPRISE_DEVICE void float_expert_dots(const PackedExpertArguments& arguments) {
+  const LinearArguments& a = arguments.linear.of.product;
+  const int64_t tiles = ceil_div(a.columns, kDotColumns);
+  const int64_t row = block_index() / tiles;
+  const int64_t column = block_index() % tiles * kDotColumns + warp_index();
+  if (column >= a.columns) return;
+  const int64_t expert = arguments.experts[row];
+  const int64_t output = expert * a.columns + column;
+  float value = 0;
+  if (expert >= 0) {
+    const int64_t panel_bytes = a.column_bytes * kPanelColumns;
+    const FloatColumn codes = {
+        .panel = static_cast<const char*>(a.weight) + output / kPanelColumns * panel_bytes,
+        .panel_bytes = panel_bytes,
+        .group = a.group,
+        .column = static_cast<int>(output % kPanelColumns),
+        .codec = a.codec};
+    const T* x = static_cast<const T*>(a.x) + row / arguments.rows_per_x * a.x_stride;
+    value = float_panel_dot(x, codes, a.depth);
+    if (a.bias != nullptr) value += as_float(static_cast<const T*>(a.bias)[output]);
+  }
+  if (lane_index() == 0) put(static_cast<T*>(a.out) + row * a.columns + column, value);
+}
+
 /// A block of the grid has a panel. Half a warp expands sixteen elements of all columns at once, so
 /// that a lane writes whole sectors of memory.
 template <typename T>

@@ -188,6 +188,20 @@
 #define REPRISE_CUDA_QUANT_KERNELS(X, type, T)                    \
   REPRISE_CUDA_QUANT_KERNELS_OF(X, i8, int8_t, type, T)           \
   REPRISE_CUDA_QUANT_KERNELS_OF(X, f8e4m3, Float8E4M3, type, T)
+// Products of experts, by the rows of a tile.
+#define REPRISE_CUDA_EXPERT_PRODUCT(X, name, chunk, Form, tiles) \
+  X(name,                                                        \
+    PackedExpertArguments,                                       \
+    256,                                                         \
+    packed_shared_bytes(chunk, tiles, 1),                        \
+    packed_expert_linear<Form, tiles>)
+#define REPRISE_CUDA_EXPERT_PRODUCTS(X, name, chunk, Form)                     \
+  REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_8, chunk, Form, 1)       \
+  REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_16, chunk, Form, 2)
+#define REPRISE_CUDA_EXPERT_PRODUCTS_OF(X, type, T)                            \
+  REPRISE_CUDA_EXPERT_PRODUCTS(X, rows_##type, kRowChunk, RowForm<T>)          \
+  REPRISE_CUDA_EXPERT_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>)  \
+  REPRISE_CUDA_EXPERT_PRODUCTS(X, float4_##type, kFloat4Chunk, Float4Form<T>)
 #define REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
   REPRISE_CUDA_QUANT_KERNELS(X, f32, float)                                                 \
   REPRISE_CUDA_QUANT_KERNELS(X, bf16, BFloat16)                                             \
@@ -205,11 +219,11 @@
   REPRISE_CUDA_FLOAT_DOTS(X, bf16, BFloat16)                                                \
   REPRISE_CUDA_FLOAT_DOTS(X, f16, Float16)                                                  \
   REPRISE_CUDA_FLOAT_KERNELS(X, dequantize_rows, DequantizeRowsArguments, 256, 0)           \
-  X(packed_expert_linear,                                                                   \
-    PackedExpertArguments,                                                                  \
-    256,                                                                                    \
-    packed_shared_bytes(kBlockChunk, 1, 1),                                                 \
-    packed_expert_linear<BlockForm>)
+  REPRISE_CUDA_FLOAT_KERNELS(X, float_expert_dots, PackedExpertArguments, 256, 0)           \
+  X(group_rows, GroupRowsArguments, 512, kGroupSharedBytes, group_rows)                     \
+  REPRISE_CUDA_EXPERT_PRODUCTS(X, packed, kBlockChunk, BlockForm)                           \
+  REPRISE_CUDA_EXPERT_PRODUCTS_OF(X, bf16, BFloat16)                                        \
+  REPRISE_CUDA_EXPERT_PRODUCTS_OF(X, f16, Float16)
 
 // Prompts of recurrent layers, by the longest keys.
 #define REPRISE_CUDA_DELTA_CHUNKS(X, type, T, key_dim) \

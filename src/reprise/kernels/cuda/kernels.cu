@@ -13,6 +13,7 @@
 #include "reprise/kernels/cuda/linear_kernels.cuh"
 #include "reprise/kernels/cuda/logprob_kernels.cuh"
 #include "reprise/kernels/cuda/norm_kernels.cuh"
+#include "reprise/kernels/cuda/packed_expert_kernels.cuh"
 #include "reprise/kernels/cuda/packed_linear_kernels.cuh"
 #include "reprise/kernels/cuda/packed_row_kernels.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "reprise/kernels/cuda/linear_arguments.h"
+#include "reprise/kernels/select_experts/select_experts_arguments.h"
 #include "reprise/tensor/codecs.h"
 
 namespace reprise::kernels::cuda {
@@ -20,14 +21,48 @@ struct alignas(16) PackedLinearArguments {
   int64_t panels;   // of the weight; a weight in blocks says itself how many it has
 };
 
+/// Rows of the result with the same expert: order[first] to order[first + count - 1].
+struct alignas(16) ExpertTile {
+  int32_t expert;
+  int32_t first;
+  int32_t count;
+  int32_t unused;
+};
+
 /// The same for experts. Row r of the result is the product of row r / rows_per_x of x with the
-/// expert experts[r]; an expert below 0 gives zeros. `columns` of the product are those of one
-/// expert, a multiple of kPanelColumns.
+/// expert experts[r]; an expert below 0 gives zeros. `rows` and `columns` of the product are those
+/// of the result. Only a weight in rows may have other numbers of columns than multiples of
+/// kPanelColumns.
 struct alignas(16) PackedExpertArguments {
   PackedLinearArguments linear;
   const int32_t* experts;
   int64_t rows_per_x;
+  // The tiles of the rows (GroupRowsArguments), or nullptr: each row is a tile.
+  const int32_t* order;
+  const ExpertTile* tiles;
+  const int32_t* num_tiles;
 };
+
+/// Makes tiles of up to tile_rows rows whose experts are the same.
+struct alignas(16) GroupRowsArguments {
+  const int32_t* experts;  // [rows], each below num_experts
+  int32_t* order;          // [rows]
+  ExpertTile* tiles;       // room for most_expert_tiles()
+  int32_t* num_tiles;
+  int32_t rows;
+  int32_t num_experts;
+  int32_t tile_rows;
+};
+
+/// The most tiles that rows can make. Rows without an expert make tiles, too.
+constexpr int64_t most_expert_tiles(int64_t rows, int64_t num_experts, int64_t tile_rows) {
+  const int64_t most = num_experts + 1 + rows / tile_rows;
+  return rows < most ? rows : most;
+}
+/// Experts, and one more for rows without an expert.
+inline constexpr int kMostExpertSlots = kMaxExperts + 1;
+/// Two words and a counter for each slot.
+inline constexpr uint32_t kGroupSharedBytes = kMostExpertSlots * (2 * 8 + 4);
 
 /// Rows [first, first + count) of a weight in blocks as numbers: out[count, depth].
 struct alignas(16) ExpandPanelsArguments {
@@ -101,6 +136,9 @@ inline constexpr ChunkSizes kFloat8Chunk = {
     .elements = 64, .weight_bytes = 1088, .row_bytes = 128, .row_stride = 144};
 inline constexpr ChunkSizes kFloat4Chunk = {
     .elements = 64, .weight_bytes = 576, .row_bytes = 128, .row_stride = 192};
+/// Sixteen rows of elements of 16 bits.
+inline constexpr ChunkSizes kRowChunk = {
+    .elements = 64, .weight_bytes = 2304, .row_bytes = 128, .row_stride = 144};
 /// Codes of eight bits.
 inline constexpr ChunkSizes kInt8Chunk = {
     .elements = 128, .weight_bytes = 2048, .row_bytes = 128, .row_stride = 144};

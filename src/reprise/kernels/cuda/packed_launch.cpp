@@ -202,28 +202,99 @@ bool launch_silu_and_mul_quantize_blocks(const OpRun& run, const PackedMachine& 
   return launch_quantize_blocks(run.stream, run.kernels, product, run.out[0]);
 }
 
-bool launch_experts(const OpRun& run, const PackedMachine& machine) {
+/// Rows of a product of experts in tiles, in memory of the pool. Undefined: each row is a tile.
+struct ExpertTiles {
+  Tensor order;
+  Tensor tiles;
+  Tensor num_tiles;
+};
+
+/// With many rows for each expert, tiles of sixteen rows read weights half as often.
+int64_t rows_of_expert_tile(int64_t rows, int64_t num_experts) {
+  return rows > kFragmentRows * num_experts ? 2 * kFragmentRows : kFragmentRows;
+}
+
+/// The experts of one token differ, so their rows are tiles of their own.
+ExpertTiles make_tiles(const OpRun& run, const Tensor& experts, int64_t num_experts) {
+  const int64_t rows = experts.num_elements();
+  if (experts.size(0) == 1) return {};
+  const int64_t tile_rows = rows_of_expert_tile(rows, num_experts);
+  const int64_t most = most_expert_tiles(rows, num_experts, tile_rows);
+  const ExpertTiles tiles = {.order = run.executor.allocate({DType::i32, {rows}}),
+                             .tiles = run.executor.allocate({DType::i32, {most, 4}}),
+                             .num_tiles = run.executor.allocate({DType::i32, {1}})};
+  const GroupRowsArguments arguments = {.experts = experts.data_as<int32_t>(),
+                                        .order = tiles.order.data_as<int32_t>(),
+                                        .tiles = tiles.tiles.data_as<ExpertTile>(),
+                                        .num_tiles = tiles.num_tiles.data_as<int32_t>(),
+                                        .rows = static_cast<int32_t>(rows),
+                                        .num_experts = static_cast<int32_t>(num_experts),
+                                        .tile_rows = static_cast<int32_t>(tile_rows)};
+  launch(run.stream,
+         group_rows_kernel(),
+         1,
+         arguments,
+         std::array{
+             writes(tiles.order), writes(tiles.tiles), writes(tiles.num_tiles), reads(experts)});
+  return tiles;
+}
+
+bool launch_expert_kernel(const OpRun& run,
+                          const device::Kernel& kernel,
+                          uint32_t num_blocks,
+                          const ExpertTiles& tiles) {
   const auto in = run.operands<OpCode::expert_linear>();
   const Tensor& experts = in["experts"];
   const Tensor& out = run.out[0];
-  REPRISE_ASSERT(experts.is_dense() && out.size(1) % kPanelColumns == 0,
-                 "expert_linear: {} outputs of an expert are not whole panels",
-                 out.size(1));
   PackedExpertArguments arguments = {
       .linear =
           arguments_of({.x = in["x"], .weight = in["weight"], .out = out, .bias = in["bias"]}),
       .experts = experts.data_as<int32_t>(),
-      .rows_per_x = in["x"].size(0) == experts.size(0) ? experts.size(1) : 1};
+      .rows_per_x = in["x"].size(0) == experts.size(0) ? experts.size(1) : 1,
+      .order = tiles.order.data_as<int32_t>(),
+      .tiles = tiles.tiles.data_as<ExpertTile>(),
+      .num_tiles = tiles.num_tiles.data_as<int32_t>()};
   arguments.linear.of.product.rows = out.size(0);
-  const device::Kernel& kernel =
-      *packed_kernels(in["weight"].layout(), in["weight"].dtype()).experts;
-  return launch(
-      run.stream,
-      kernel,
-      blocks_of(out.size(1) / kPanelColumns * out.size(0), machine),
-      arguments,
-      std::array{
-          writes(out), reads(in["x"]), reads(in["weight"]), reads(in["bias"]), reads(experts)});
+  return launch(run.stream,
+                kernel,
+                num_blocks,
+                arguments,
+                std::array{writes(out),
+                           reads(in["x"]),
+                           reads(in["weight"]),
+                           reads(in["bias"]),
+                           reads(experts),
+                           reads(tiles.order),
+                           reads(tiles.tiles),
+                           reads(tiles.num_tiles)});
+}
+
+bool launch_experts(const OpRun& run, const PackedMachine& machine) {
+  const auto in = run.operands<OpCode::expert_linear>();
+  const Tensor& weight = in["weight"];
+  const Tensor& out = run.out[0];
+  const int64_t rows = out.size(0);
+  REPRISE_ASSERT(
+      in["experts"].is_dense() && (weight.layout().is_rows() || out.size(1) % kPanelColumns == 0),
+      "expert_linear: {} outputs of an expert are not whole panels",
+      out.size(1));
+  if (rows == 0) return false;
+  const PackedKernels kernels = packed_kernels(weight.layout(), weight.dtype());
+  const int64_t panels = num_panels(out.size(1));
+  const bool is_aligned =
+      weight.layout().family == WeightFamily::block_panels || is_vector_aligned(in["x"]);
+  if (kernels.experts_of_8_rows == nullptr || !is_aligned) {
+    const int64_t blocks = rows * ceil_div(out.size(1), kDotColumns);
+    return launch_expert_kernel(run, *kernels.expert_dots, static_cast<uint32_t>(blocks), {});
+  }
+  const int64_t num_experts = weight.size(0);
+  const ExpertTiles tiles = make_tiles(run, in["experts"], num_experts);
+  const int64_t tile_rows = rows_of_expert_tile(rows, num_experts);
+  return launch_expert_kernel(
+      run,
+      tile_rows == kFragmentRows ? *kernels.experts_of_8_rows : *kernels.experts_of_16_rows,
+      blocks_of(panels * most_expert_tiles(rows, num_experts, tile_rows), machine),
+      tiles);
 }
 
 [[noreturn]] void refuse(const OpRun& run) {
@@ -234,6 +305,14 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
 }
 
 }  // namespace
+
+bool can_multiply_experts(const Tensor& x, const Tensor& weight) {
+  const bool has_kernels =
+      packed_kernels(weight.layout(), weight.dtype()).experts_of_8_rows != nullptr;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(weight.data()) % 16 == 0 &&
+                          weight.size(2) % 8 == 0 && is_vector_aligned(x);
+  return !weight.layout().is_rows() || (has_kernels && is_aligned);
+}
 
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   if (call.residual.defined()) {
@@ -249,7 +328,9 @@ bool launch_packed_linear(const OpRun& run, const PackedCall& call, const Packed
 }
 
 bool launch_packed_product(const OpRun& run, const PackedMachine& machine) {
-  if (!has_packed_kernels(run.in[1].layout().family)) refuse(run);
+  const bool are_experts_in_rows =
+      run.call.code == OpCode::expert_linear && run.in[1].layout().is_rows();
+  if (!are_experts_in_rows && !has_packed_kernels(run.in[1].layout().family)) refuse(run);
   switch (run.call.code) {
     case OpCode::linear: {
       const auto in = run.operands<OpCode::linear>();

@@ -15,9 +15,14 @@ struct PackedMachine {
 /// out = x weight^T + bias, then the sum with a residual if there is one.
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine);
 
+/// Whether the kernels on the tensor cores multiply experts: all packed ones, and of those in rows
+/// the ones of 16 bits whose rows are aligned.
+[[nodiscard]] bool can_multiply_experts(const Tensor& x, const Tensor& weight);
+
 /// Launches an op whose second operand is a packed weight: a product with any epilogue but a
-/// rotation, or a product of experts. Kernels read the header of a weight in blocks, because the
-/// host cannot. \throws InvalidArgument for other ops and other layouts
+/// rotation, or a product of experts, whose weight may also be in rows (can_multiply_experts).
+/// Kernels read the header of a weight in blocks, because the host cannot. \throws InvalidArgument
+/// for other ops and other layouts
 bool launch_packed_product(const OpRun& run, const PackedMachine& machine);
 
 }  // namespace reprise::kernels::cuda

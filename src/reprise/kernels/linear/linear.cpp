@@ -67,7 +67,7 @@ void set_weight_layout(const Tensor& weight, LinearArguments& arguments) {
   arguments.codec = layout.codec;
   arguments.column_bytes = layout.row_bytes;
   arguments.group = layout.group(depth);
-  REPRISE_ASSERT(fits_float_panels(layout.codec, weight.size(0), depth),
+  REPRISE_ASSERT(fits_float_panels(layout.codec, weight.num_elements() / depth, depth),
                  "a weight of {}",
                  weight.type().to_string());
 }
