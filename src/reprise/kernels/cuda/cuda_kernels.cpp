@@ -132,6 +132,7 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
    .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,  \
    .experts_of_8_rows = &codes##_##type##_expert_linear_8,   \
    .experts_of_16_rows = &codes##_##type##_expert_linear_16, \
+   .experts_of_64_rows = &codes##_##type##_expert_linear_64, \
    .dots = &float_dots_##type,                               \
    .silu_and_mul_dots = &float_silu_and_mul_dots_##type,     \
    .expert_dots = &float_expert_dots_##type}
@@ -141,15 +142,18 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
             .for_16_rows = &packed_linear_16,
             .silu_and_mul = &packed_linear_silu_and_mul_8,
             .experts_of_8_rows = &packed_expert_linear_8,
-            .experts_of_16_rows = &packed_expert_linear_16};
+            .experts_of_16_rows = &packed_expert_linear_16,
+            .experts_of_64_rows = &packed_expert_linear_64};
   }
   if (layout.is_rows()) {
     return pick<PackedKernels>(dtype,
                                {},
                                {.experts_of_8_rows = &rows_bf16_expert_linear_8,
-                                .experts_of_16_rows = &rows_bf16_expert_linear_16},
+                                .experts_of_16_rows = &rows_bf16_expert_linear_16,
+                                .experts_of_64_rows = &rows_bf16_expert_linear_64},
                                {.experts_of_8_rows = &rows_f16_expert_linear_8,
-                                .experts_of_16_rows = &rows_f16_expert_linear_16});
+                                .experts_of_16_rows = &rows_f16_expert_linear_16,
+                                .experts_of_64_rows = &rows_f16_expert_linear_64});
   }
   if (layout.family == WeightFamily::int8_panels) {
     return {.for_8_rows = &int8_linear_8,

@@ -65,6 +65,7 @@ struct PackedKernels {
   const device::Kernel* silu_and_mul = nullptr;  // for up to eight rows
   const device::Kernel* experts_of_8_rows = nullptr;
   const device::Kernel* experts_of_16_rows = nullptr;
+  const device::Kernel* experts_of_64_rows = nullptr;
   // For rows in any place.
   const device::Kernel* dots = nullptr;
   const device::Kernel* silu_and_mul_dots = nullptr;

@@ -88,8 +88,9 @@ struct Tokens {
   int64_t tokens;
   int64_t top_k;
 };
-// Alone; few; as many rows as tiles of eight take; tiles of sixteen.
-constexpr std::array kBatches = {Tokens{1, 3}, Tokens{2, 2}, Tokens{5, 2}, Tokens{33, 2}};
+// Alone; few; as many rows as tiles of eight take; tiles of sixteen and of 64.
+constexpr std::array kBatches = {
+    Tokens{1, 3}, Tokens{2, 2}, Tokens{5, 2}, Tokens{33, 2}, Tokens{70, 2}};
 
 TEST_P(CudaExperts, multiply_rows_like_the_oracle) {
   for (const auto& [tokens, top_k] : kBatches) {
@@ -145,14 +146,33 @@ TEST_P(CudaExperts, multiply_like_the_oracle_with_smaller_floats) {
 // All rows choose one expert, or no row chooses any.
 TEST_P(CudaExperts, take_every_division_of_the_rows) {
   for (const int32_t expert : {3, -1}) {
-    const Tensor choice = ints({80, 1}, std::vector<int32_t>(80, expert));
-    expect_product(random({80, 64}), random({4, 40, 64}), {}, choice, 1e-4);
+    for (const int64_t rows : {80, 200}) {
+      const Tensor choice =
+          ints({rows, 1}, std::vector<int32_t>(static_cast<size_t>(rows), expert));
+      expect_product(random({rows, 64}), random({4, 40, 64}), random({4, 40}), choice, 1e-4);
+    }
   }
   // More experts than threads.
   std::vector<int32_t> chosen(700);
   std::iota(chosen.begin(), chosen.end(), 0);
   std::shuffle(chosen.begin(), chosen.end(), random_);
   expect_product(random({350, 8}), random({700, 16, 8}), {}, ints({350, 2}, chosen), 1e-4);
+}
+
+// A block has eight panels and 64 rows. The last block of an expert has fewer, and its last panel
+// is short.
+TEST_P(CudaExperts, share_weights_among_many_rows) {
+  for (const int64_t columns : {128, 200}) {
+    for (const int64_t depth : {32, 544, 1032}) {  // fewer chunks than parts, and more
+      const Tensor choice = choose(90, 2, 3, columns == 200);
+      expect_product(random({90, depth}),
+                     random({3, columns, depth}),
+                     random({3, columns}),
+                     choice,
+                     2e-5 * std::sqrt(depth));
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 TEST_P(CudaExperts, give_a_row_the_same_bits_whatever_other_tokens_choose) {
@@ -165,11 +185,13 @@ TEST_P(CudaExperts, give_a_row_the_same_bits_whatever_other_tokens_choose) {
   const std::vector<Case> cases = {
       {x, random({4, 40, 640})},
       {quantized(x), as_experts(in_blocks(PanelFormat::int4_g128, 4 * 48, 640), 4)},
-      {x, as_experts(of_floats(PanelFormat::f8e4m3_g128, 4 * 32, 640), 4)}};
+      {x, as_experts(of_floats(PanelFormat::f8e4m3_g128, 4 * 160, 640), 4)},
+      {x, as_experts(of_floats(PanelFormat::f8e4m3_rows, 4 * 32, 640), 4)},
+      {x, as_experts(of_floats(PanelFormat::f4_g64, 4 * 32, 640), 4)}};
   for (const auto& [rows, experts] : cases) {
     const Tensor all = run(OpCode::expert_linear, {rows, experts, {}, choice});
     for (const auto& [first, count] :
-         {std::pair<int64_t, int64_t>{0, 1}, {7, 2}, {59, 1}, {10, 11}, {3, 50}}) {
+         {std::pair<int64_t, int64_t>{0, 1}, {7, 2}, {59, 1}, {10, 11}, {3, 40}}) {
       const int64_t width = rows.size(1);
       const Tensor some = rows.with_layout({count, width}, {width, 1}, first * width);
       const Tensor chosen = choice.with_layout({count, 3}, {3, 1}, first * 3);
@@ -192,7 +214,7 @@ TEST_P(CudaExperts, have_the_same_bits_in_every_order_of_threads) {
 // The tiles themselves: each row is in one tile of its expert, and no expert has more tiles than it
 // needs, so its weights are read once for each tile_rows rows.
 TEST_P(CudaExperts, tiles_hold_each_row_once_and_are_full) {
-  for (const int32_t tile_rows : {8, 16}) {
+  for (const int32_t tile_rows : {8, 16, 64}) {
     for (const int64_t rows : {2, 63, 1000}) {
       const int num_experts = 37;
       std::vector<int32_t> chosen;

@@ -195,9 +195,14 @@
     256,                                                         \
     packed_shared_bytes(chunk, tiles, 1),                        \
     packed_expert_linear<Form, tiles>)
-#define REPRISE_CUDA_EXPERT_PRODUCTS(X, name, chunk, Form)                     \
-  REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_8, chunk, Form, 1)       \
-  REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_16, chunk, Form, 2)
+#define REPRISE_CUDA_EXPERT_PRODUCTS(X, name, chunk, Form)               \
+  REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_8, chunk, Form, 1)  \
+  REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_16, chunk, Form, 2) \
+  X(name##_expert_linear_64,                                              \
+    PackedExpertArguments,                                                \
+    256,                                                                  \
+    wide_shared_bytes(chunk),                                             \
+    wide_expert_linear<Form>)
 #define REPRISE_CUDA_EXPERT_PRODUCTS_OF(X, type, T)                            \
   REPRISE_CUDA_EXPERT_PRODUCTS(X, rows_##type, kRowChunk, RowForm<T>)          \
   REPRISE_CUDA_EXPERT_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>)  \

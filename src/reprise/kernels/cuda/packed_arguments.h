@@ -167,4 +167,24 @@ constexpr uint32_t packed_shared_bytes(const ChunkSizes& chunk, int tiles, int p
                       packed_sum_bytes(tiles, parts)));
 }
 
+// Products of experts with many rows: the panels and the rows of a block's tile.
+inline constexpr int kWidePanels = kLinearWarps;
+inline constexpr int kWideTiles = 8;  // fragments of rows
+inline constexpr int kWideRows = kWideTiles * kFragmentRows;
+
+constexpr int wide_stage_bytes(const ChunkSizes& chunk) {
+  return kWidePanels * chunk.weight_bytes + kWideRows * chunk.row_stride;
+}
+/// Chunks in shared memory, at most four.
+constexpr int wide_stages(const ChunkSizes& chunk) {
+  const int stages = kLeastSharedBytes / wide_stage_bytes(chunk);
+  return stages < 4 ? stages : 4;
+}
+constexpr uint32_t wide_shared_bytes(const ChunkSizes& chunk) {
+  return static_cast<uint32_t>(wide_stages(chunk) * wide_stage_bytes(chunk));
+}
+// Later the sums of a tile lie there.
+static_assert(wide_shared_bytes(kFloat4Chunk) >=
+              kWideRows * kWidePanels * kPackedSumStride * sizeof(float));
+
 }  // namespace reprise::kernels::cuda

@@ -113,9 +113,21 @@ struct ExpertItems {
   [[nodiscard]] REPRISE_DEVICE int most_rows() const { return a.tiles == nullptr ? 1 : kRows; }
 };
 
+/// Adds the bias of the expert, and stores an element of the result.
+REPRISE_DEVICE void store_expert_product(
+    const PackedExpertArguments& arguments, int expert, int64_t row, int64_t output, float value) {
+  const LinearArguments& a = arguments.linear.of.product;
+  with_type(arguments.linear.type, [&](auto type) {
+    using T = decltype(type);
+    if (a.bias != nullptr && expert >= 0) {
+      value += as_float(static_cast<const T*>(a.bias)[expert * a.columns + output]);
+    }
+    put(static_cast<T*>(a.out) + row * a.columns + output, value);
+  });
+}
+
 template <typename Form, int kTiles>
 REPRISE_DEVICE void packed_expert_linear(const PackedExpertArguments& arguments) {
-  const LinearArguments& a = arguments.linear.of.product;
   const Form form(arguments.linear);
   ExpertItems<kTiles * kFragmentRows> items(arguments);
   multiply_packed<kTiles, 1>(
@@ -127,17 +139,10 @@ REPRISE_DEVICE void packed_expert_linear(const PackedExpertArguments& arguments)
           const typename Form::Panel&,
           int column,
           const float (&products)[1]) {
-        const int expert = items.tile(item).expert;
         const int64_t output = int64_t{items.panel_of_expert(item)} * kPanelColumns + column;
-        if (output >= a.columns) return;  // the last panel of an expert that has no rows
-        with_type(arguments.linear.type, [&](auto type) {
-          using T = decltype(type);
-          float value = products[0];
-          if (a.bias != nullptr && expert >= 0) {
-            value += as_float(static_cast<const T*>(a.bias)[expert * a.columns + output]);
-          }
-          put(static_cast<T*>(a.out) + row * a.columns + output, value);
-        });
+        // The last panel of an expert that has no rows is not a short one.
+        if (output >= arguments.linear.of.product.columns) return;
+        store_expert_product(arguments, items.tile(item).expert, row, output, products[0]);
       });
 }
 

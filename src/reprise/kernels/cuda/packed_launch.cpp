@@ -209,8 +209,10 @@ struct ExpertTiles {
   Tensor num_tiles;
 };
 
-/// With many rows for each expert, tiles of sixteen rows read weights half as often.
+/// With more rows for each expert, larger tiles read weights less often. No choice changes a
+/// result.
 int64_t rows_of_expert_tile(int64_t rows, int64_t num_experts) {
+  if (rows > kWideRows / 2 * num_experts) return kWideRows;
   return rows > kFragmentRows * num_experts ? 2 * kFragmentRows : kFragmentRows;
 }
 
@@ -289,12 +291,15 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
   }
   const int64_t num_experts = weight.size(0);
   const ExpertTiles tiles = make_tiles(run, in["experts"], num_experts);
-  const int64_t tile_rows = rows_of_expert_tile(rows, num_experts);
-  return launch_expert_kernel(
-      run,
-      tile_rows == kFragmentRows ? *kernels.experts_of_8_rows : *kernels.experts_of_16_rows,
-      blocks_of(panels * most_expert_tiles(rows, num_experts, tile_rows), machine),
-      tiles);
+  const int64_t tile_rows =
+      tiles.tiles.defined() ? rows_of_expert_tile(rows, num_experts) : kFragmentRows;
+  const bool is_wide = tile_rows == kWideRows;
+  const device::Kernel& kernel = is_wide                      ? *kernels.experts_of_64_rows
+                                 : tile_rows == kFragmentRows ? *kernels.experts_of_8_rows
+                                                              : *kernels.experts_of_16_rows;
+  const int64_t items =
+      ceil_div(panels, is_wide ? kWidePanels : 1) * most_expert_tiles(rows, num_experts, tile_rows);
+  return launch_expert_kernel(run, kernel, blocks_of(items, machine), tiles);
 }
 
 [[noreturn]] void refuse(const OpRun& run) {

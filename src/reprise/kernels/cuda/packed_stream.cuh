@@ -32,6 +32,30 @@ REPRISE_DEVICE void copy_chunk_async(char* to, const ChunkBytes& chunk) {
   }
 }
 
+/// Starts the copies of a chunk of `rows` rows of x, at most kWarpSize, by all lanes of a warp.
+/// Lane r has the index of row r; below 0 there is no such row, and zeros take its place.
+template <typename Form>
+REPRISE_DEVICE void copy_rows_async(
+    const Form& form, char* to, int rows, int row_of_lane, int chunk) {
+  constexpr ChunkSizes kChunk = Form::kChunk;
+  constexpr int kPieces = kChunk.row_bytes / Form::kPieceBytes;
+  for (int first = 0; first < rows * kPieces; first += kWarpSize) {
+    const int i = first + lane_index();
+    const int row = i / kPieces;
+    const int piece = i % kPieces * Form::kPieceBytes;
+    const int64_t x_row = shuffle_from(row_of_lane, row % kWarpSize);
+    if (row >= rows) continue;
+    const int64_t at = int64_t{chunk} * kChunk.row_bytes + piece;
+    const bool there = x_row >= 0 && at < form.row_bytes;
+    const char* from = form.x + (there ? x_row * form.row_step + at : 0);
+    if constexpr (Form::kPieceBytes == 16) {
+      copy_words_async(to + row * kChunk.row_stride + piece, from, there);
+    } else {
+      copy_pair_async(to + row * kChunk.row_stride + piece, from, there);
+    }
+  }
+}
+
 /// The work of a product: an item is the same panel (or pair of panels) and up to kRows rows.
 /// Neighbouring items share their panels.
 template <int kRows>
@@ -101,28 +125,10 @@ class PackedCursor {
       form_.copy(slot + part * Form::kChunk.weight_bytes, panels_[part], chunk_);
     }
   }
-  /// Starts the copies of `rows` rows of the item, at most kWarpSize. Rows that do not exist are
-  /// zeros.
+  /// Starts the copies of `rows` rows of the item, at most kWarpSize.
   REPRISE_DEVICE void copy_rows(char* slot, int rows) const {
-    constexpr ChunkSizes kChunk = Form::kChunk;
-    constexpr int kPieces = kChunk.row_bytes / Form::kPieceBytes;
     if (item_ >= items_.count) return;
-    for (int first = 0; first < rows * kPieces; first += kWarpSize) {
-      const int i = first + lane_index();
-      const int row = i / kPieces;
-      const int piece = i % kPieces * Form::kPieceBytes;
-      const int64_t x_row = shuffle_from(row_, row % kWarpSize);
-      if (row >= rows) continue;
-      const int64_t at = int64_t{chunk_} * kChunk.row_bytes + piece;
-      const bool there = x_row >= 0 && at < form_.row_bytes;
-      char* to = slot + kParts * kChunk.weight_bytes + row * kChunk.row_stride + piece;
-      const char* from = form_.x + (there ? x_row * form_.row_step + at : 0);
-      if constexpr (Form::kPieceBytes == 16) {
-        copy_words_async(to, from, there);
-      } else {
-        copy_pair_async(to, from, there);
-      }
-    }
+    copy_rows_async(form_, slot + kParts * Form::kChunk.weight_bytes, rows, row_, chunk_);
   }
 
  private:
