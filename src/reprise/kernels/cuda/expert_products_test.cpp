@@ -113,7 +113,7 @@ TEST_P(CudaExperts, multiply_rows_like_the_oracle) {
 TEST_P(CudaExperts, multiply_like_the_oracle_with_weights_in_blocks) {
   for (const PanelFormat format : all_panel_formats()) {
     const int64_t depth = 256 + panel_group_elements(format);
-    const Tensor experts = as_experts(in_blocks(format, 3 * 48, depth), 3);
+    const Tensor experts = as_experts(in_blocks(format, int64_t{3} * 48, depth), 3);
     for (const auto& [tokens, top_k] : kBatches) {
       if (top_k > 2 && format != PanelFormat::q4_k) continue;
       const Tensor choice = choose(tokens, top_k, 3, true);
@@ -129,7 +129,7 @@ TEST_P(CudaExperts, multiply_like_the_oracle_with_smaller_floats) {
                                   PanelFormat::f8e4m3_g128,
                                   PanelFormat::f8e5m2_g128,
                                   PanelFormat::f4_g64}) {
-    const Tensor experts = as_experts(of_floats(codec, 3 * 32, 384), 3);
+    const Tensor experts = as_experts(of_floats(codec, int64_t{3} * 32, 384), 3);
     for (const auto& [tokens, top_k] : kBatches) {
       const Tensor choice = choose(tokens, top_k, 3, true);
       const double noise = 1e-5 * std::sqrt(384.0);
@@ -184,10 +184,10 @@ TEST_P(CudaExperts, give_a_row_the_same_bits_whatever_other_tokens_choose) {
   };
   const std::vector<Case> cases = {
       {x, random({4, 40, 640})},
-      {quantized(x), as_experts(in_blocks(PanelFormat::int4_g128, 4 * 48, 640), 4)},
-      {x, as_experts(of_floats(PanelFormat::f8e4m3_g128, 4 * 160, 640), 4)},
-      {x, as_experts(of_floats(PanelFormat::f8e4m3_rows, 4 * 32, 640), 4)},
-      {x, as_experts(of_floats(PanelFormat::f4_g64, 4 * 32, 640), 4)}};
+      {quantized(x), as_experts(in_blocks(PanelFormat::int4_g128, int64_t{4} * 48, 640), 4)},
+      {x, as_experts(of_floats(PanelFormat::f8e4m3_g128, int64_t{4} * 160, 640), 4)},
+      {x, as_experts(of_floats(PanelFormat::f8e4m3_rows, int64_t{4} * 32, 640), 4)},
+      {x, as_experts(of_floats(PanelFormat::f4_g64, int64_t{4} * 32, 640), 4)}};
   for (const auto& [rows, experts] : cases) {
     const Tensor all = run(OpCode::expert_linear, {rows, experts, {}, choice});
     for (const auto& [first, count] :
@@ -243,7 +243,8 @@ TEST_P(CudaExperts, tiles_hold_each_row_once_and_are_full) {
       for (int32_t t = 0; t < num_tiles.data_as<int32_t>()[0]; ++t) {
         const ExpertTile tile = tiles.data_as<ExpertTile>()[t];
         ASSERT_TRUE(tile.count > 0 && tile.count <= tile_rows);
-        ++tiles_of[static_cast<size_t>(tile.expert + 1)];
+        const int slot = tile.expert + 1;
+        ++tiles_of[static_cast<size_t>(slot)];
         for (int32_t i = tile.first; i < tile.first + tile.count; ++i) {
           const int32_t row = order.data_as<int32_t>()[i];
           EXPECT_EQ(chosen[static_cast<size_t>(row)], tile.expert);
@@ -251,9 +252,9 @@ TEST_P(CudaExperts, tiles_hold_each_row_once_and_are_full) {
         }
       }
       EXPECT_EQ(seen.size(), static_cast<size_t>(rows));
-      for (int expert = -1; expert < num_experts; ++expert) {
-        const auto count = std::ranges::count(chosen, expert);
-        EXPECT_EQ(tiles_of[static_cast<size_t>(expert + 1)], (count + tile_rows - 1) / tile_rows);
+      for (int slot = 0; slot <= num_experts; ++slot) {
+        const auto count = std::ranges::count(chosen, slot - 1);
+        EXPECT_EQ(tiles_of[static_cast<size_t>(slot)], (count + tile_rows - 1) / tile_rows);
       }
     }
   }

@@ -184,7 +184,7 @@ constexpr uint32_t wide_shared_bytes(const ChunkSizes& chunk) {
   return static_cast<uint32_t>(wide_stages(chunk) * wide_stage_bytes(chunk));
 }
 // Later the sums of a tile lie there.
-static_assert(wide_shared_bytes(kFloat4Chunk) >=
-              kWideRows * kWidePanels * kPackedSumStride * sizeof(float));
+static_assert(int64_t{wide_shared_bytes(kFloat4Chunk)} >=
+              int64_t{kWideRows} * kWidePanels * kPackedSumStride * 4);
 
 }  // namespace reprise::kernels::cuda
