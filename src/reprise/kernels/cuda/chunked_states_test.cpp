@@ -240,6 +240,46 @@ class CudaStates : public CudaOpsOf<std::tuple<Family, DType>> {
       if (HasFatalFailure()) return;
     }
   }
+
+  /// The first request verifies drafts, so each of its tokens has a slot. The last one is a prompt
+  /// of as many tokens.
+  void expect_states_after_drafts(const StateSizes& sizes) {
+    constexpr int32_t kSlots = 3;
+    const Layer layer = make_layer(sizes, 6);
+    const Tensor state = make_state(layer.sizes, 6);
+    const Tensor apart_state = copy_of(state);
+    const Tensor out = make({6, layer.values()});
+    run_step(
+        layer, 0, {.tokens = {3, 3}, .lengths = {70, 3}, .slots = {1, 2, 3, 4, 4, 4}}, state, out);
+    const Tensor apart = make(out.shape());
+    const size_t bytes_per_slot = state.type().bytes() / 6;
+    const auto slot_of = [&](const Tensor& states, int32_t slot) {
+      return states.data_as<std::byte>() + static_cast<size_t>(slot) * bytes_per_slot;
+    };
+    // The fifth slot goes on from the first one.
+    std::memcpy(slot_of(apart_state, 5), slot_of(apart_state, 1), bytes_per_slot);
+    for (int32_t t = 0; t < kSlots; ++t) {
+      run_step(layer, t, {.tokens = {1}, .lengths = {68 + t}, .slots = {5}}, apart_state, apart);
+      EXPECT_EQ(std::memcmp(slot_of(state, 1 + t), slot_of(apart_state, 5), bytes_per_slot), 0)
+          << "slot " << 1 + t;
+    }
+    run_step(layer, 3, {.tokens = {3}, .lengths = {3}, .slots = {4}}, apart_state, apart);
+    expect_same_bits(out, apart);
+  }
+
+  void expect_bits_of_decoding(const StateSizes& sizes) {
+    CudaExecutor invariant(
+        *stream_, *pool_, {.num_multiprocessors = 4, .invariance = BatchInvariance::required});
+    const Layer layer = make_layer(sizes, 70);
+    const Tensor state = make_state(layer.sizes, 2);
+    const Tensor decoded_state = copy_of(state);
+    const Tensor out = make({70, layer.values()});
+    const Tensor decoded = make(out.shape());
+    run_prompt(invariant, layer, {.begin = 0, .ends = {70}}, state, out);
+    run_prompt(invariant, layer, {.begin = 0, .ends = {1}, .decoded = 69}, decoded_state, decoded);
+    expect_same_bits(out, decoded);
+    expect_same_bits(state, decoded_state);
+  }
 };
 
 // Prompts that are new, that continue inside of a chunk, at the end of one and behind it; single
@@ -330,44 +370,52 @@ TEST_P(CudaStates, of_a_prompt_have_the_same_bits_beside_other_requests) {
   expect_same_bits(state, alone);
 }
 
-// The first request verifies drafts, so each of its tokens has a slot. The last one is a prompt of
-// as many tokens.
+// States of 128 rows stay in registers.
 TEST_P(CudaStates, after_drafts_are_those_of_decoding) {
-  constexpr int32_t kSlots = 3;
-  const Layer layer = make_layer({.keys = 16, .values = 24}, 6);
-  const Tensor state = make_state(layer.sizes, 6);
-  const Tensor apart_state = copy_of(state);
-  const Tensor out = make({6, layer.values()});
-  run_step(
-      layer, 0, {.tokens = {3, 3}, .lengths = {70, 3}, .slots = {1, 2, 3, 4, 4, 4}}, state, out);
-  const Tensor apart = make(out.shape());
-  const size_t bytes_per_slot = state.type().bytes() / 6;
-  const auto slot_of = [&](const Tensor& states, int32_t slot) {
-    return states.data_as<std::byte>() + static_cast<size_t>(slot) * bytes_per_slot;
-  };
-  // The fifth slot goes on from the first one.
-  std::memcpy(slot_of(apart_state, 5), slot_of(apart_state, 1), bytes_per_slot);
-  for (int32_t t = 0; t < kSlots; ++t) {
-    run_step(layer, t, {.tokens = {1}, .lengths = {68 + t}, .slots = {5}}, apart_state, apart);
-    EXPECT_EQ(std::memcmp(slot_of(state, 1 + t), slot_of(apart_state, 5), bytes_per_slot), 0)
-        << "slot " << 1 + t;
-  }
-  run_step(layer, 3, {.tokens = {3}, .lengths = {3}, .slots = {4}}, apart_state, apart);
-  expect_same_bits(out, apart);
+  expect_states_after_drafts({.keys = 16, .values = 24});
+  expect_states_after_drafts({.keys = 128, .values = 40});
 }
 
 TEST_P(CudaStates, of_prompts_have_the_bits_of_decoding_with_batch_invariance) {
+  expect_bits_of_decoding({.keys = 16, .values = 24});
+  expect_bits_of_decoding({.keys = 128, .values = 40});
+}
+
+// A thread has a column of a state with 128 rows in registers if the block has a thread for each of
+// its columns: 256, but not 300.
+TEST_P(CudaStates, of_128_rows_have_the_same_bits_in_registers_and_in_memory) {
+  if (!is_delta()) GTEST_SKIP() << "only gated delta nets have such a kernel";
+  constexpr int64_t kTokens = 3;
+  const Layer large = make_layer({.keys = 128, .values = 300, .heads = 1}, kTokens);
+  Layer small = large;
+  small.sizes.values = 256;
+  small.rows = make({kTokens, 2 * 128 + 256});
+  const Tensor large_state = make_state(large.sizes, 2);
+  const Tensor small_state = make_state(small.sizes, 2);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t i = 0; i < 512; ++i) set_element(small.rows, element(large.rows, t, i), t, i);
+  }
+  // Copies 256 of the 300 columns of a row.
+  const auto copy_columns = [](const Tensor& from, const Tensor& to, int64_t row) {
+    const auto size = static_cast<int64_t>(dtype_bytes(to.dtype()));
+    std::memcpy(to.data_as<std::byte>() + row * 256 * size,
+                from.data_as<std::byte>() + row * 300 * size,
+                static_cast<size_t>(256 * size));
+  };
+  for (int64_t row = 0; row < 2 * 128; ++row) copy_columns(large_state, small_state, row);
   CudaExecutor invariant(
       *stream_, *pool_, {.num_multiprocessors = 4, .invariance = BatchInvariance::required});
-  const Layer layer = make_layer({.keys = 16, .values = 24}, 70);
-  const Tensor state = make_state(layer.sizes, 2);
-  const Tensor decoded_state = copy_of(state);
-  const Tensor out = make({70, layer.values()});
-  const Tensor decoded = make(out.shape());
-  run_prompt(invariant, layer, {.begin = 0, .ends = {70}}, state, out);
-  run_prompt(invariant, layer, {.begin = 0, .ends = {1}, .decoded = 69}, decoded_state, decoded);
-  expect_same_bits(out, decoded);
-  expect_same_bits(state, decoded_state);
+  const StateStep step = {.tokens = {kTokens}, .lengths = {9}, .slots = {1}};
+  const Tensor large_out = make({kTokens, 300});
+  const Tensor small_out = make({kTokens, 256});
+  run_step(invariant, large, 0, step, large_state, large_out);
+  run_step(invariant, small, 0, step, small_state, small_out);
+  const Tensor want_out = make(small_out.shape());
+  for (int64_t t = 0; t < kTokens; ++t) copy_columns(large_out, want_out, t);
+  expect_same_bits(small_out, want_out);
+  const Tensor want_state = copy_of(small_state);
+  for (int64_t row = 0; row < 2 * 128; ++row) copy_columns(large_state, want_state, row);
+  expect_same_bits(small_state, want_state);
 }
 
 // Two launches: chunks, then single tokens. Without prompts, with float32 and with batch invariance

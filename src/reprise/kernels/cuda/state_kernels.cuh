@@ -349,6 +349,67 @@ REPRISE_DEVICE void normalise_key(const T* x, float* out, int64_t size, float sc
 inline constexpr int kDeltaShared = 64;
 static_assert(kDeltaShared + 2 * kMaxStateSize * sizeof(float) == 8256);
 
+/// A block has one head of a request with kKeys rows, and a thread keeps one column of its state in
+/// registers from the first token to the last: the state is read once, and written once for each
+/// slot. gated_delta_rule() below gives the same bits from memory.
+template <int kKeys, typename T>
+REPRISE_DEVICE void delta_rule_in_registers(const GatedDeltaRuleArguments& a,
+                                            const StateTokens& tokens,
+                                            int64_t head) {
+  auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
+  float* k = q + kKeys;
+  float* decays = k + kKeys;
+  const int64_t shared = head / a.neighbours % a.groups * kKeys;
+  const float rate = exponential(a.a_log[head]);
+  const float q_scale = 1.0F / square_root(static_cast<float>(kKeys));
+  const int64_t value = head * a.value_dim + thread_index();
+  const bool has_column = thread_index() < a.value_dim;
+  const auto column_in = [&](int64_t slot) {
+    return a.states.state + (slot * a.heads + head) * kKeys * a.value_dim + thread_index();
+  };
+  const float* before = column_in(tokens.slot);
+  float h[kKeys];
+  REPRISE_UNROLL
+  for (int i = 0; i < kKeys; ++i) {
+    h[i] = has_column && !tokens.is_new ? before[i * a.value_dim] : 0.0F;
+  }
+  for (int64_t token = tokens.begin; token < tokens.end; ++token) {
+    const auto of_token = [&](const void* x, int64_t stride, int64_t column) {
+      return static_cast<const T*>(x) + token * stride + column;
+    };
+    normalise_key(of_token(a.q, a.q_stride, shared), q, kKeys, q_scale);
+    normalise_key(of_token(a.k, a.k_stride, shared), k, kKeys, 1.0F);
+    for (int64_t i = thread_index(); i < a.steps_per_head; i += num_threads()) {
+      const int64_t step = head * a.steps_per_head + i;
+      const float x = as_float(*of_token(a.dt, a.dt_stride, step)) + a.dt_bias[step];
+      decays[i] = exponential(-rate * softplus(x));
+    }
+    sync_block();  // the sums of the next token wait until all threads have used this one
+    if (!has_column) continue;
+    const int of_next = a.steps_per_head == 1 ? 0 : 1;
+    float remembered = 0;
+    REPRISE_UNROLL
+    for (int i = 0; i < kKeys; ++i) {
+      h[i] *= decays[i * of_next];
+      remembered = multiply_add(h[i], k[i], remembered);
+    }
+    const float beta = sigmoid(as_float(*of_token(a.beta, a.beta_stride, head)));
+    const float change = (as_float(*of_token(a.v, a.v_stride, value)) - remembered) * beta;
+    float result = 0;
+    REPRISE_UNROLL
+    for (int i = 0; i < kKeys; ++i) {
+      h[i] = multiply_add(k[i], change, h[i]);
+      result = multiply_add(h[i], q[i], result);
+    }
+    put(static_cast<T*>(a.out) + token * a.heads * a.value_dim + value, result);
+    const int64_t slot = tokens.slot_after(token);
+    if (token + 1 < tokens.end && slot == tokens.slot_after(token + 1)) continue;
+    float* after = column_in(slot);
+    REPRISE_UNROLL
+    for (int i = 0; i < kKeys; ++i) after[i * a.value_dim] = h[i];
+  }
+}
+
 /// A block has one head of a request, and a thread one column of its state: [key_dim, value_dim].
 template <typename T>
 REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
@@ -358,6 +419,11 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
   const int64_t request = block_index() / a.heads;
   StateTokens tokens = begin_request(a.states, request, out, values, a.value_dim);
   leave_out_chunks(a.states, request, tokens);
+  constexpr int kUsualKeys = 128;  // of all published models
+  if (a.key_dim == kUsualKeys && a.value_dim <= num_threads()) {
+    if (tokens.begin < tokens.end) delta_rule_in_registers<kUsualKeys, T>(a, tokens, head);
+    return;
+  }
   auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
   float* k = q + kMaxStateSize;
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
