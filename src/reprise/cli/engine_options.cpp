@@ -257,15 +257,14 @@ void add_weight_settings(OptionTable& table, api::EngineArgs& args) {
                              value);
                  },
              .choices = {"auto", "safetensors", "dummy"}});
-  table.add(
-      {.name = "quantization",
-       .short_name = "-q",
-       .group = kModel,
-       .value_name = "METHOD",
-       .help = "int8, int4, q8_0 or fp8: quantises while loading; others: as stored.",
-       .default_text = args.quantization,
-       .apply = [&args](std::string_view value) { args.quantization = value; },
-       .choices = {kQuantizations.begin(), kQuantizations.end()}});
+  table.add({.name = "quantization",
+             .short_name = "-q",
+             .group = kModel,
+             .value_name = "METHOD",
+             .help = "int8, int4, q8_0 or fp8: quantises while loading; others: as stored.",
+             .default_text = args.quantization,
+             .apply = [&args](std::string_view value) { args.quantization = value; },
+             .choices = {kQuantizations.begin(), kQuantizations.end()}});
   table.add_switch(
       "expert-counters",
       kModel,

@@ -81,6 +81,13 @@ constexpr std::array kLaunchedAsOnCpu = {
     OpCode::linear_reduce_scatter,
     OpCode::all_gather_linear};
 
+/// A recurrent layer. With batch invariance its prompts have the bits of decoding.
+bool launch_recurrence(const OpRun& run) {
+  const auto& executor = static_cast<const CudaExecutor&>(run.executor);
+  const bool has_chunks = executor.state_chunk_tokens(run.in[0].dtype()) > 1;
+  return launch_states(run, has_chunks ? PromptStates::in_chunks : PromptStates::token_after_token);
+}
+
 }  // namespace
 
 CudaExecutor::CudaExecutor(device::Stream& stream,
@@ -161,13 +168,6 @@ bool CudaExecutor::launch_experts(const OpRun& run) {
 int CudaExecutor::state_chunk_tokens(DType dtype) const noexcept {
   const bool is_invariant = options_.invariance == BatchInvariance::required;
   return is_invariant || dtype == DType::f32 ? 1 : kStateChunkTokens;
-}
-
-bool CudaExecutor::launch_recurrence(const OpRun& run) {
-  const auto& executor = static_cast<CudaExecutor&>(run.executor);
-  const bool is_invariant = executor.options_.invariance == BatchInvariance::required;
-  return launch_states(run,
-                       is_invariant ? PromptStates::token_after_token : PromptStates::in_chunks);
 }
 
 const LaunchTable& CudaExecutor::launches() {

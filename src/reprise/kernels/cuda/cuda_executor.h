@@ -66,8 +66,6 @@ class CudaExecutor final : public DeviceExecutor {
   static bool launch_packed(const OpRun& run);
   static bool launch_experts(const OpRun& run);
   [[nodiscard]] PackedMachine packed_machine() const;
-  /// A recurrent layer. With batch invariance its prompts have the bits of decoding.
-  static bool launch_recurrence(const OpRun& run);
   static const LaunchTable& launches();
 
   bool linear(const NormCall& norm, const OpRun& run);

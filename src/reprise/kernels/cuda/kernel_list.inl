@@ -138,13 +138,13 @@
     packed_shared_bytes(chunk, tiles, parts),                                     \
     packed_linear<Form, tiles, epilogue>)
 // By the rows of a block's tile.
-#define REPRISE_CUDA_PACKED_PRODUCTS(X, name, chunk, Form)                                \
-  REPRISE_CUDA_PACKED_PRODUCT(X, name##_linear_8, chunk, Form, 1, 1, Epilogue::none)      \
-  REPRISE_CUDA_PACKED_PRODUCT(X, name##_linear_16, chunk, Form, 2, 1, Epilogue::none)     \
-  REPRISE_CUDA_PACKED_PRODUCT(                                                            \
+#define REPRISE_CUDA_PACKED_PRODUCTS(X, name, chunk, Form)                            \
+  REPRISE_CUDA_PACKED_PRODUCT(X, name##_linear_8, chunk, Form, 1, 1, Epilogue::none)  \
+  REPRISE_CUDA_PACKED_PRODUCT(X, name##_linear_16, chunk, Form, 2, 1, Epilogue::none) \
+  REPRISE_CUDA_PACKED_PRODUCT(                                                        \
       X, name##_linear_silu_and_mul_8, chunk, Form, 1, 2, Epilogue::silu_and_mul)
-#define REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, type, T)                              \
-  REPRISE_CUDA_PACKED_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>)      \
+#define REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, type, T)                         \
+  REPRISE_CUDA_PACKED_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>) \
   REPRISE_CUDA_PACKED_PRODUCTS(X, float4_##type, kFloat4Chunk, Float4Form<T>)
 #define REPRISE_CUDA_FLOAT_DOTS(X, type, T)                                                \
   X(float_dots_##type, PackedLinearArguments, 256, 0, float_panel_dots<T, Epilogue::none>) \
@@ -159,34 +159,18 @@
   REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, bf16, BFloat16)            \
   REPRISE_CUDA_FLOAT_PANEL_PRODUCTS(X, f16, Float16)
 // Rows of eight bits. Shared memory: a word for each warp where a block shares a row.
-#define REPRISE_CUDA_QUANT_KERNELS_OF(X, q, Q, type, T)           \
-  X(quantize_per_token_##q##_##type,                              \
-    QuantizeRowsArguments,                                        \
-    256,                                                          \
-    64,                                                           \
-    quantize_per_token<T, Q>)                                     \
-  X(rms_norm_quant_##q##_##type,                                  \
-    QuantizeRowsArguments,                                        \
-    256,                                                          \
-    64,                                                           \
-    rms_norm_quant<T, Q>)                                         \
-  X(fused_add_rms_norm_quant_##q##_##type,                        \
-    QuantizeRowsArguments,                                        \
-    256,                                                          \
-    64,                                                           \
-    fused_add_rms_norm_quant<T, Q>)                               \
-  X(silu_and_mul_quant_##q##_##type,                              \
-    QuantizeRowsArguments,                                        \
-    256,                                                          \
-    64,                                                           \
-    silu_and_mul_quant<T, Q>)                                     \
-  X(quantize_static_##q##_##type,                                 \
-    QuantizeStaticArguments,                                      \
-    256,                                                          \
-    0,                                                            \
-    quantize_static<T, Q>)
-#define REPRISE_CUDA_QUANT_KERNELS(X, type, T)                    \
-  REPRISE_CUDA_QUANT_KERNELS_OF(X, i8, int8_t, type, T)           \
+#define REPRISE_CUDA_QUANT_KERNELS_OF(X, q, Q, type, T)                                        \
+  X(quantize_per_token_##q##_##type, QuantizeRowsArguments, 256, 64, quantize_per_token<T, Q>) \
+  X(rms_norm_quant_##q##_##type, QuantizeRowsArguments, 256, 64, rms_norm_quant<T, Q>)         \
+  X(fused_add_rms_norm_quant_##q##_##type,                                                     \
+    QuantizeRowsArguments,                                                                     \
+    256,                                                                                       \
+    64,                                                                                        \
+    fused_add_rms_norm_quant<T, Q>)                                                            \
+  X(silu_and_mul_quant_##q##_##type, QuantizeRowsArguments, 256, 64, silu_and_mul_quant<T, Q>) \
+  X(quantize_static_##q##_##type, QuantizeStaticArguments, 256, 0, quantize_static<T, Q>)
+#define REPRISE_CUDA_QUANT_KERNELS(X, type, T)          \
+  REPRISE_CUDA_QUANT_KERNELS_OF(X, i8, int8_t, type, T) \
   REPRISE_CUDA_QUANT_KERNELS_OF(X, f8e4m3, Float8E4M3, type, T)
 // Products of experts, by the rows of a tile.
 #define REPRISE_CUDA_EXPERT_PRODUCT(X, name, chunk, Form, tiles) \
@@ -195,7 +179,7 @@
     256,                                                         \
     packed_shared_bytes(chunk, tiles, 1),                        \
     packed_expert_linear<Form, tiles>)
-#define REPRISE_CUDA_EXPERT_PRODUCTS(X, name, chunk, Form)               \
+#define REPRISE_CUDA_EXPERT_PRODUCTS(X, name, chunk, Form)                \
   REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_8, chunk, Form, 1)  \
   REPRISE_CUDA_EXPERT_PRODUCT(X, name##_expert_linear_16, chunk, Form, 2) \
   X(name##_expert_linear_64,                                              \
@@ -203,9 +187,9 @@
     256,                                                                  \
     wide_shared_bytes(chunk),                                             \
     wide_expert_linear<Form>)
-#define REPRISE_CUDA_EXPERT_PRODUCTS_OF(X, type, T)                            \
-  REPRISE_CUDA_EXPERT_PRODUCTS(X, rows_##type, kRowChunk, RowForm<T>)          \
-  REPRISE_CUDA_EXPERT_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>)  \
+#define REPRISE_CUDA_EXPERT_PRODUCTS_OF(X, type, T)                           \
+  REPRISE_CUDA_EXPERT_PRODUCTS(X, rows_##type, kRowChunk, RowForm<T>)         \
+  REPRISE_CUDA_EXPERT_PRODUCTS(X, float8_##type, kFloat8Chunk, Float8Form<T>) \
   REPRISE_CUDA_EXPERT_PRODUCTS(X, float4_##type, kFloat4Chunk, Float4Form<T>)
 #define REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
   REPRISE_CUDA_QUANT_KERNELS(X, f32, float)                                                 \

@@ -410,20 +410,13 @@ REPRISE_DEVICE void delta_rule_in_registers(const GatedDeltaRuleArguments& a,
   }
 }
 
-/// A block has one head of a request, and a thread one column of its state: [key_dim, value_dim].
+/// The same with the state in memory, for any sizes.
 template <typename T>
-REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
-  const int64_t head = block_index() % a.heads;
+REPRISE_DEVICE void delta_rule_in_memory(const GatedDeltaRuleArguments& a,
+                                         const StateTokens& tokens,
+                                         int64_t head) {
   const int64_t values = a.heads * a.value_dim;
   T* out = static_cast<T*>(a.out) + head * a.value_dim;
-  const int64_t request = block_index() / a.heads;
-  StateTokens tokens = begin_request(a.states, request, out, values, a.value_dim);
-  leave_out_chunks(a.states, request, tokens);
-  constexpr int kUsualKeys = 128;  // of all published models
-  if (a.key_dim == kUsualKeys && a.value_dim <= num_threads()) {
-    if (tokens.begin < tokens.end) delta_rule_in_registers<kUsualKeys, T>(a, tokens, head);
-    return;
-  }
   auto* q = reinterpret_cast<float*>(shared_memory() + kDeltaShared);
   float* k = q + kMaxStateSize;
   const int64_t shared = head / a.neighbours % a.groups * a.key_dim;
@@ -470,6 +463,22 @@ REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
       put(out + token * values + column, result);
     }
     before = state;
+  }
+}
+
+/// A block has one head of a request, and a thread one column of its state: [key_dim, value_dim].
+template <typename T>
+REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
+  const int64_t head = block_index() % a.heads;
+  const int64_t request = block_index() / a.heads;
+  T* out = static_cast<T*>(a.out) + head * a.value_dim;
+  StateTokens tokens = begin_request(a.states, request, out, a.heads * a.value_dim, a.value_dim);
+  leave_out_chunks(a.states, request, tokens);
+  constexpr int kUsualKeys = 128;  // of all published models
+  if (a.key_dim != kUsualKeys || a.value_dim > num_threads()) {
+    delta_rule_in_memory<T>(a, tokens, head);
+  } else if (tokens.begin < tokens.end) {
+    delta_rule_in_registers<kUsualKeys, T>(a, tokens, head);
   }
 }
 
