@@ -243,10 +243,13 @@ TEST_P(CudaExperts, tiles_hold_each_row_once_and_are_full) {
       for (int32_t t = 0; t < num_tiles.data_as<int32_t>()[0]; ++t) {
         const ExpertTile tile = tiles.data_as<ExpertTile>()[t];
         ASSERT_TRUE(tile.count > 0 && tile.count <= tile_rows);
+        ASSERT_TRUE(tile.first >= 0 && tile.first + tile.count <= rows);
+        ASSERT_TRUE(tile.expert >= -1 && tile.expert < num_experts);
         const int slot = tile.expert + 1;
         ++tiles_of[static_cast<size_t>(slot)];
         for (int32_t i = tile.first; i < tile.first + tile.count; ++i) {
           const int32_t row = order.data_as<int32_t>()[i];
+          ASSERT_TRUE(row >= 0 && row < rows) << "place " << i << " has no row";
           EXPECT_EQ(chosen[static_cast<size_t>(row)], tile.expert);
           EXPECT_TRUE(seen.insert(row).second) << "row " << row << " is in two tiles";
         }

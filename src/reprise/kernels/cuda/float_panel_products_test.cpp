@@ -255,7 +255,7 @@ TEST_P(CudaFloatPanels, expand_weights_in_pieces_for_the_library) {
     const Tensor bias = random({96});
     const Tensor want = make({65, 96}, DType::f32);
     linear_ref(x, expanded(weight), bias, want);
-    for (const int64_t piece : {int64_t{1}, 48 * 256 * int64_t{4}, kExpandedBytes}) {
+    for (const int64_t piece : {int64_t{1}, int64_t{48} * 256 * 4, kExpandedBytes}) {
       const uint64_t before = machine_.cublas_lt().num_products();
       const Tensor out = make({65, 96});
       ASSERT_TRUE(multiply_expanded(
@@ -264,7 +264,7 @@ TEST_P(CudaFloatPanels, expand_weights_in_pieces_for_the_library) {
       const int64_t columns = piece == 1 ? 16
                               : piece == kExpandedBytes
                                   ? 96
-                                  : 48 * 4 / static_cast<int64_t>(dtype_bytes(dtype()));
+                                  : int64_t{48} * 4 / static_cast<int64_t>(dtype_bytes(dtype()));
       EXPECT_EQ(machine_.cublas_lt().num_products() - before,
                 static_cast<uint64_t>((96 + columns - 1) / columns));
       expect_close(out, want, 1e-3);

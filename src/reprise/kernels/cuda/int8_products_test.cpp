@@ -170,7 +170,7 @@ TEST_P(CudaInt8, expands_weights_in_pieces_for_the_library) {
   const Tensor scale = scales(1);
   const Tensor bias = random({96});
   const Tensor want = expected(x, weight, bias, scale, dtype());
-  for (const int64_t piece : {int64_t{1}, 48 * 192 * int64_t{4}, kExpandedBytes}) {
+  for (const int64_t piece : {int64_t{1}, int64_t{48} * 192 * 4, kExpandedBytes}) {
     const uint64_t before = machine_.cublas_lt().num_products();
     const Tensor out = make({70, 96});
     ASSERT_TRUE(
