@@ -41,6 +41,13 @@ int num_warmups(const LoadedEngine& engine) {
   return warms_up ? engine.options->graphs.num_of_warmups : 0;
 }
 
+/// See SchedulerConfig::state_chunk_tokens.
+int state_chunk_tokens(const LoadedEngine& engine) {
+  const ResolvedOptions& options = *engine.options;
+  if (options.config.num_recurrent_layers() == 0) return 1;
+  return engine.device->execution->executor().state_chunk_tokens(options.dtype);
+}
+
 }  // namespace
 
 runner::GraphSettings graph_settings(const LoadedEngine& engine) {
@@ -97,13 +104,6 @@ std::unique_ptr<runner::ModelRunner> create_runner(const LoadedEngine& engine,
           .shadow = shadow_check_options(engine),
           .keep_inventory = args.keep_graph_inventory,
           .strict_graphs = args.strict_graphs});
-}
-
-/// See SchedulerConfig::state_chunk_tokens.
-static int state_chunk_tokens(const LoadedEngine& engine) {
-  const ResolvedOptions& options = *engine.options;
-  if (options.config.num_recurrent_layers() == 0) return 1;
-  return engine.device->execution->executor().state_chunk_tokens(options.dtype);
 }
 
 engine::EngineCoreOptions core_options(const LoadedEngine& engine, bool caches_prefixes) {

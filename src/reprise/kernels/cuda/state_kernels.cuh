@@ -349,9 +349,18 @@ REPRISE_DEVICE void normalise_key(const T* x, float* out, int64_t size, float sc
 inline constexpr int kDeltaShared = 64;
 static_assert(kDeltaShared + 2 * kMaxStateSize * sizeof(float) == 8256);
 
+/// Stores the elements of a column, `distance` apart. The multiples of the distance are computed
+/// again each time, because the column needs the registers.
+template <int kKeys>
+REPRISE_DEVICE void store_column(float* column, int distance, const float (&h)[kKeys]) {
+  const int of_row = same_again(distance);
+  REPRISE_UNROLL
+  for (int i = 0; i < kKeys; ++i) column[i * of_row] = h[i];
+}
+
 /// A block has one head of a request with kKeys rows, and a thread keeps one column of its state in
 /// registers from the first token to the last: the state is read once, and written once for each
-/// slot. gated_delta_rule() below gives the same bits from memory.
+/// slot. delta_rule_in_memory() has the same bits.
 template <int kKeys, typename T>
 REPRISE_DEVICE void delta_rule_in_registers(const GatedDeltaRuleArguments& a,
                                             const StateTokens& tokens,
@@ -368,10 +377,11 @@ REPRISE_DEVICE void delta_rule_in_registers(const GatedDeltaRuleArguments& a,
     return a.states.state + (slot * a.heads + head) * kKeys * a.value_dim + thread_index();
   };
   const float* before = column_in(tokens.slot);
+  const auto distance = static_cast<int>(a.value_dim);
   float h[kKeys];
   REPRISE_UNROLL
   for (int i = 0; i < kKeys; ++i) {
-    h[i] = has_column && !tokens.is_new ? before[i * a.value_dim] : 0.0F;
+    h[i] = has_column && !tokens.is_new ? before[i * distance] : 0.0F;
   }
   for (int64_t token = tokens.begin; token < tokens.end; ++token) {
     const auto of_token = [&](const void* x, int64_t stride, int64_t column) {
@@ -379,38 +389,36 @@ REPRISE_DEVICE void delta_rule_in_registers(const GatedDeltaRuleArguments& a,
     };
     normalise_key(of_token(a.q, a.q_stride, shared), q, kKeys, q_scale);
     normalise_key(of_token(a.k, a.k_stride, shared), k, kKeys, 1.0F);
-    for (int64_t i = thread_index(); i < a.steps_per_head; i += num_threads()) {
-      const int64_t step = head * a.steps_per_head + i;
+    for (int i = thread_index(); i < kKeys; i += num_threads()) {
+      const int64_t step = head * a.steps_per_head + (a.steps_per_head == 1 ? 0 : i);
       const float x = as_float(*of_token(a.dt, a.dt_stride, step)) + a.dt_bias[step];
       decays[i] = exponential(-rate * softplus(x));
     }
     sync_block();  // the sums of the next token wait until all threads have used this one
     if (!has_column) continue;
-    const int of_next = a.steps_per_head == 1 ? 0 : 1;
     float remembered = 0;
     REPRISE_UNROLL
     for (int i = 0; i < kKeys; ++i) {
-      h[i] *= decays[i * of_next];
+      h[i] *= decays[i];
       remembered = multiply_add(h[i], k[i], remembered);
     }
     const float beta = sigmoid(as_float(*of_token(a.beta, a.beta_stride, head)));
     const float change = (as_float(*of_token(a.v, a.v_stride, value)) - remembered) * beta;
     float result = 0;
+    const float* key = k + same_again(0);  // loads the key again: there is no room to keep it
     REPRISE_UNROLL
     for (int i = 0; i < kKeys; ++i) {
-      h[i] = multiply_add(k[i], change, h[i]);
+      h[i] = multiply_add(key[i], change, h[i]);
       result = multiply_add(h[i], q[i], result);
     }
     put(static_cast<T*>(a.out) + token * a.heads * a.value_dim + value, result);
     const int64_t slot = tokens.slot_after(token);
     if (token + 1 < tokens.end && slot == tokens.slot_after(token + 1)) continue;
-    float* after = column_in(slot);
-    REPRISE_UNROLL
-    for (int i = 0; i < kKeys; ++i) after[i * a.value_dim] = h[i];
+    store_column<kKeys>(column_in(slot), static_cast<int>(a.value_dim), h);
   }
 }
 
-/// The same with the state in memory, for any sizes.
+/// The same for keys of any length, with the state in memory: [key_dim, value_dim].
 template <typename T>
 REPRISE_DEVICE void delta_rule_in_memory(const GatedDeltaRuleArguments& a,
                                          const StateTokens& tokens,
@@ -466,19 +474,23 @@ REPRISE_DEVICE void delta_rule_in_memory(const GatedDeltaRuleArguments& a,
   }
 }
 
-/// A block has one head of a request, and a thread one column of its state: [key_dim, value_dim].
+/// A block has one head of a request, and a thread one column of its state.
 template <typename T>
 REPRISE_DEVICE void gated_delta_rule(const GatedDeltaRuleArguments& a) {
   const int64_t head = block_index() % a.heads;
   const int64_t request = block_index() / a.heads;
-  T* out = static_cast<T*>(a.out) + head * a.value_dim;
-  StateTokens tokens = begin_request(a.states, request, out, a.heads * a.value_dim, a.value_dim);
+  StateTokens tokens = begin_request(a.states,
+                                     request,
+                                     static_cast<T*>(a.out) + head * a.value_dim,
+                                     a.heads * a.value_dim,
+                                     a.value_dim);
   leave_out_chunks(a.states, request, tokens);
+  if (tokens.begin >= tokens.end) return;
   constexpr int kUsualKeys = 128;  // of all published models
-  if (a.key_dim != kUsualKeys || a.value_dim > num_threads()) {
-    delta_rule_in_memory<T>(a, tokens, head);
-  } else if (tokens.begin < tokens.end) {
+  if (a.key_dim == kUsualKeys && a.value_dim <= num_threads()) {
     delta_rule_in_registers<kUsualKeys, T>(a, tokens, head);
+  } else {
+    delta_rule_in_memory<T>(a, tokens, head);
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels::cuda {
