@@ -52,7 +52,6 @@ BIG_CLASSES = {
     ("src/reprise/chat_template", "ExpressionParser"): (6, 30),
     ("src/reprise/chat_template", "Lexer"): (7, 23),
     ("src/reprise/compile/codegen/llvm", "RowEmitter"): (12, 21),
-    ("src/reprise/kernels/attention", "TileAttention"): (10, 23),
     ("src/reprise/program", "Parser"): (5, 30),
     ("src/reprise/server/http", "HttpSession"): (28, 19),
     ("src/reprise/structured_output", "AnswerMachine"): (7, 28),

@@ -128,14 +128,16 @@ class AttentionTest : public KernelTest {
     return out;
   }
 
-  /// How far rounded weights may move a result. Attention in pairs rounds each weight by at most
-  /// 2^-9 of the weight, so the total moves by at most the same factor; the values differ from the
-  /// result by about 2. Where all weights are equal, they are exact: a test of this case allows
+  /// How far rounded weights may move a result. Attention in pairs and in tiles rounds each weight by
+  /// at most 2^-9 of the weight, so the total moves by at most the same factor; the values differ from
+  /// the result by about 2. Where all weights are equal, they are exact: a test of this case allows
   /// 4e-6 everywhere.
   [[nodiscard]] double weights_error(const Model& model) const {
-    const bool in_pairs =
-        GetParam().isa == Isa::avx512_bf16 && dtype() == DType::bf16 && model.head_dim % 32 == 0;
-    return in_pairs ? 0x1p-7 : 4e-6;
+    const Isa isa = GetParam().isa;
+    const bool has_tiles = isa == Isa::amx || isa == Isa::amx_software;
+    const bool are_rounded = dtype() == DType::bf16 && model.head_dim % 32 == 0 &&
+                             (has_tiles || isa == Isa::avx512_bf16);
+    return are_rounded ? 0x1p-7 : 4e-6;
   }
 
   void expect_agrees(const Model& model,

@@ -36,7 +36,7 @@ int64_t num_groups_of_sharing_heads(int64_t heads) {
 }
 
 int64_t tokens_per_block(int64_t num_tokens, int64_t kv_heads, int64_t group_size) {
-  const int64_t most = std::max<int64_t>(1, kMaxAttentionRows / group_size);
+  const int64_t most = std::max<int64_t>(1, kMostAttentionRows / group_size);
   return std::clamp<int64_t>(num_tokens * kv_heads / kWantedBlocks, 1, most);
 }
 

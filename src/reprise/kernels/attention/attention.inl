@@ -1,12 +1,28 @@
 #include "reprise/kernels/attention/attention_rows.inl"
 
+#if defined(REPRISE_ISA_HAS_BF16) && !defined(REPRISE_ISA_HAS_TILES)
+#define REPRISE_ATTENDS_IN_PAIRS
+#endif
+
+/// The most rows that share their loads of keys and values, if their queries and results have room.
+#if defined(REPRISE_ISA_HAS_TILES)
+constexpr int64_t kMostRows = kMostAttentionRows;
+#elif defined(REPRISE_ATTENDS_IN_PAIRS)
+constexpr int64_t kMostRows = 64;
+#else
+constexpr int64_t kMostRows = kMaxAttentionRows;
+#endif
+/// The elements of the queries and of the results of all rows.
+constexpr int64_t kMostQueries = int64_t{kMaxAttentionRows} * kMaxAttentionKeyDim;
+constexpr int64_t kMostSums = int64_t{kMaxAttentionRows} * kMaxAttentionHeadDim;
+
 /// The running softmax of each row.
 struct AttentionState {
-  alignas(64) float scores[kMaxAttentionRows][kChunk];
-  alignas(64) float maxima[kMaxAttentionRows];
-  alignas(64) float corrections[kMaxAttentionRows];
-  alignas(64) float totals[kMaxAttentionRows];
-  alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows value_dim apart
+  alignas(64) float scores[kMaxAttentionRows][kChunk];  // of vector lanes
+  alignas(64) float maxima[kMostRows];
+  alignas(64) float corrections[kMostRows];
+  alignas(64) float totals[kMostRows];
+  alignas(64) float sums[kMostSums];  // rows value_dim apart
 };
 
 #include "reprise/kernels/attention/update_softmax.inl"
@@ -15,12 +31,34 @@ struct AttentionState {
 #include "reprise/kernels/attention/chunk_attention.inl"
 #include "reprise/kernels/attention/lane_tiles.inl"
 #include "reprise/kernels/attention/lane_attention.inl"
-#if defined(REPRISE_ISA_HAS_BF16) && !defined(REPRISE_ISA_HAS_TILES)
-#define REPRISE_ATTENDS_IN_PAIRS
+#if defined(REPRISE_ISA_HAS_TILES) || defined(REPRISE_ATTENDS_IN_PAIRS)
+#include "reprise/kernels/attention/weights.inl"
+#include "reprise/kernels/attention/lane_softmax.inl"
+#include "reprise/kernels/attention/span_limits.inl"
+#endif
+#if defined(REPRISE_ISA_HAS_TILES)
+#include "reprise/kernels/attention/tile_sums.inl"
+#include "reprise/kernels/attention/tile_attention.inl"
+#elif defined(REPRISE_ATTENDS_IN_PAIRS)
 #include "reprise/kernels/attention/pair_softmax.inl"
 #include "reprise/kernels/attention/pair_attention.inl"
+#include "reprise/kernels/attention/row_attention.inl"
 #endif
 // clang-format on
+
+/// The number of rows that share their loads of keys and values. It depends on the model only.
+template <typename T>
+inline int64_t rows_at_once(const AttentionKernelArguments& a) {
+  bool takes_many = false;
+#if defined(REPRISE_ISA_HAS_TILES)
+  if constexpr (__is_same(T, BFloat16)) takes_many = TileAttention::fits(a);
+#elif defined(REPRISE_ATTENDS_IN_PAIRS)
+  if constexpr (__is_same(T, BFloat16)) takes_many = PairAttention::fits(a) && a.biases == nullptr;
+#endif
+  if (!takes_many) return kMaxAttentionRows;
+  const int64_t room = min_of(kMostQueries / a.head_dim, kMostSums / a.value_dim);
+  return min_of(kMostRows, room / kMaxAttentionRows * kMaxAttentionRows);
+}
 
 /// Quantises a row of the result. The row is rounded to T first, because quantize_static would read
 /// it as T.
@@ -56,10 +94,6 @@ inline void store_out(const AttentionKernelArguments& a,
   quantize_out(a, rounded, out_offset);
 }
 
-#ifdef REPRISE_ISA_HAS_TILES
-#include "reprise/kernels/attention/tile_attention.inl"
-#endif
-
 inline void begin_states(const AttentionRows& rows, AttentionState& state) {
   const int count = rows.num_tokens * rows.num_heads;
   for (int r = 0; r < count; ++r) {
@@ -69,12 +103,27 @@ inline void begin_states(const AttentionRows& rows, AttentionState& state) {
   __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
 }
 
+// These are separate functions because of their large stack frames.
+#ifdef REPRISE_ISA_HAS_TILES
+__attribute__((noinline)) inline void attend_with_tiles(const AttentionRows& rows,
+                                                        AttentionState& state,
+                                                        int64_t begin,
+                                                        int64_t end) {
+  TileAttention(rows, state).run(begin, end);
+}
+#endif
 #ifdef REPRISE_ATTENDS_IN_PAIRS
 __attribute__((noinline)) inline void attend_with_pairs(const AttentionRows& rows,
                                                         AttentionState& state,
                                                         int64_t begin,
                                                         int64_t end) {
   PairAttention(rows, state).run(begin, end);
+}
+__attribute__((noinline)) inline void attend_many_rows(const AttentionRows& rows,
+                                                       AttentionState& state,
+                                                       int64_t begin,
+                                                       int64_t end) {
+  RowAttention(rows, state).run(begin, end);
 }
 #endif
 
@@ -100,12 +149,15 @@ inline void attend_positions(const AttentionRows& rows,
                              int64_t end) {
 #ifdef REPRISE_ISA_HAS_TILES
   if constexpr (__is_same(T, BFloat16)) {
-    if (TileAttention::fits(rows.a)) return TileAttention(rows, state).run(begin, end);
+    if (TileAttention::fits(rows.a)) return attend_with_tiles(rows, state, begin, end);
   }
 #endif
 #ifdef REPRISE_ATTENDS_IN_PAIRS
   if constexpr (__is_same(T, BFloat16)) {
-    if (PairAttention::fits(rows.a)) return attend_with_pairs(rows, state, begin, end);
+    if (PairAttention::fits(rows.a)) {
+      return RowAttention::fits(rows) ? attend_many_rows(rows, state, begin, end)
+                                      : attend_with_pairs(rows, state, begin, end);
+    }
   }
 #endif
   switch (rows.a.cache.type) {
@@ -224,8 +276,8 @@ inline void attend_request(const AttentionKernelArguments& a,
   const int64_t first_seeing = min_of(end, max_of(token, seeing_from));
   zero_rows<T>(a, kv_head, token, first_seeing);
   token = first_seeing;
-  const int64_t heads_at_once = min_of(a.group_size, kMaxAttentionRows);
-  const int64_t tokens_at_once = max_of(1, kMaxAttentionRows / a.group_size);
+  const int64_t heads_at_once = min_of(a.group_size, rows_at_once<T>(a));
+  const int64_t tokens_at_once = max_of(1, rows_at_once<T>(a) / a.group_size);
   for (; token < end; token += tokens_at_once) {
     for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
       attend<T>(AttentionRows{a,

@@ -90,7 +90,10 @@ struct alignas(16) PlannedAttentionArguments {
 inline constexpr int kMaxAttentionHeadDim = 512;
 /// The limit of the kernels for the size of queries and keys, for the same reason.
 inline constexpr int kMaxAttentionKeyDim = 640;
-/// Query rows (tokens x heads of one group) that share the loads of keys and values.
+/// Query rows (tokens x heads of one group) that share the loads of keys and values, in every
+/// kernel.
 inline constexpr int kMaxAttentionRows = 32;
+/// The most rows that a block of a prompt has. Some kernels share loads among so many.
+inline constexpr int kMostAttentionRows = 256;
 
 }  // namespace reprise::kernels

@@ -80,13 +80,13 @@ struct CacheLines {
   }
 };
 
-/// The keys and values of one chunk of a cache with elements of type E: numbers, or codes of eight
-/// bits. Pointers outside the valid positions repeat a valid one: their products are computed and
-/// dropped, so no other table entry or cache row is read.
-template <typename E>
+/// The keys and values of one chunk of kLength positions of a cache with elements of type E:
+/// numbers, or codes of eight bits. Pointers outside the valid positions repeat a valid one: their
+/// products are computed and dropped, so no other table entry or cache row is read.
+template <typename E, int kLength = kChunk>
 struct ChunkPointers {
-  const E* keys[kChunk];
-  const E* values[kChunk];
+  const E* keys[kLength];
+  const E* values[kLength];
 
   ChunkPointers() = default;
   ChunkPointers(const AttentionRows& rows, int64_t chunk, int begin, int end) {
@@ -107,7 +107,7 @@ struct ChunkPointers {
       slot = 0;
     }
     for (int i = 0; i < begin; ++i) repeat(begin, i);
-    for (int i = end; i < kChunk; ++i) repeat(end - 1, i);
+    for (int i = end; i < kLength; ++i) repeat(end - 1, i);
   }
 
   /// The lines of the first `count` keys. A tile of scores prefetches one line with each element.

@@ -8,9 +8,9 @@ static_assert(kAttentionSegment % kChunk == 0, "no chunk lies in two segments");
 
 /// The sums of rows after their first segments.
 struct SegmentSums {
-  alignas(64) float maxima[kMaxAttentionRows];
-  alignas(64) float totals[kMaxAttentionRows];
-  alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows value_dim apart
+  alignas(64) float maxima[kMostRows];
+  alignas(64) float totals[kMostRows];
+  alignas(64) float sums[kMostSums];  // rows value_dim apart
 };
 
 /// The part of a segment's positions that a token sees, as far as the addition of segments depends

@@ -1,10 +1,10 @@
 // Attention of bfloat16 with products of pairs (vdpbf16ps): attend_positions() for queries and a
 // cache of bfloat16. It needs half as many multiplications as LaneAttention. In scores, each lane
 // multiplies two elements of its position's key at once. In the weighted sums of values, each lane
-// multiplies one element of the values of two positions.
+// multiplies one element of the values of two positions. Weights are rounded to bfloat16, like in
+// kernels for GPUs (weights.inl).
 //
-// Weights are rounded to bfloat16, like in kernels for GPUs. The total of a row is the sum of the
-// rounded weights, so after the division they still add up to one.
+// This class is for few rows. RowAttention computes the same bits for many rows.
 class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
   using Chunks = ChunkAttention<PairAttention, BFloat16>;
   friend Chunks;
@@ -17,12 +17,19 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
   }
 
   PairAttention(const AttentionRows& rows, AttentionState& state)
-      : Chunks(rows), state_(state), value_dim_(rows.a.value_dim) {
+      : Chunks(rows), state_(state), value_dim_(rows.a.value_dim), rule_(rows.a) {
     const BFloat16* queries[kMaxAttentionRows];
     for (int r = 0; r < kMaxAttentionRows; ++r) {
       queries[r] = rows_.q<BFloat16>(r < count_ ? r : 0);
     }
     transpose_pairs(queries, 0, count_, 0, rows_.a.head_dim, queries_);
+  }
+
+  /// See attend_positions. The state of all rows has begun.
+  void run(int64_t begin, int64_t end) {
+    use_powers_of_two(state_.maxima, count_);
+    Chunks::run(begin, end);
+    use_powers_of_e(state_.maxima, count_);
   }
 
  private:
@@ -131,7 +138,7 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
                    int count,
                    int begin,
                    int end) {
-    update_pair_softmax(state_, weights_, row, count, begin, end, rows_.a);
+    update_pair_softmax(state_, weights_, row, count, begin, end, rule_);
     const BFloat16* lines[kChunkPairs];
     for (int p = begin / 2; 2 * p < end; ++p) lines[p] = values_ + 2 * p * value_dim_;
     // A row does not see one position of these pairs, and the value of this position could be
@@ -199,6 +206,7 @@ class PairAttention : public ChunkAttention<PairAttention, BFloat16> {
 
   AttentionState& state_;
   int64_t value_dim_;
+  ScoreRule rule_;
   CacheLines keys_ahead_;                                                  // of the next chunk
   alignas(64) BFloat16 queries_[kMaxAttentionKeyDim * kMaxAttentionRows];  // [pair][row][2]
   alignas(64) BFloat16 keys_[2 * kPairsAtOnce * kChunk];                   // [pair][position][2]

@@ -129,8 +129,8 @@ inline void attend_segment(const SplitAttentionArguments& p,
                            int64_t segment) {
   const AttentionKernelArguments& a = p.call;
   AttentionState state;
-  const int64_t heads_at_once = min_of(a.group_size, kMaxAttentionRows);
-  const int64_t tokens_at_once = max_of(1, kMaxAttentionRows / a.group_size);
+  const int64_t heads_at_once = min_of(a.group_size, rows_at_once<T>(a));
+  const int64_t tokens_at_once = max_of(1, rows_at_once<T>(a) / a.group_size);
   for (int64_t token = job.first_token; token < job.end; token += tokens_at_once) {
     for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
       AttentionRows rows = AttentionJobs::rows_of(a, job, kv_head);

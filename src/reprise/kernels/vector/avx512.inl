@@ -22,7 +22,6 @@ REPRISE_INLINE Vec round_up(Vec x) {
 }
 /// x * 2^n for integral n.
 REPRISE_INLINE Vec scale_by_power_of_two(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
-
 REPRISE_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
 
 REPRISE_INLINE Vec widen_bf16(__m256i v) {
@@ -111,6 +110,12 @@ REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   return _mm512_mask_mov_ps(broadcast(other), static_cast<__mmask16>(kept), v);
 }
 
+/// Keeps v in the lanes where least <= x < most, and takes `other` elsewhere.
+REPRISE_INLINE Vec keep_between(Vec v, Vec x, Vec least, Vec most, float other) {
+  const __mmask16 kept =
+      _mm512_cmp_ps_mask(x, least, _CMP_GE_OQ) & _mm512_cmp_ps_mask(x, most, _CMP_LT_OQ);
+  return _mm512_mask_mov_ps(broadcast(other), kept, v);
+}
 /// Keeps v in the lanes where x is at least `least`, and 0 elsewhere.
 REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, least, _CMP_GE_OQ), v);
@@ -273,11 +278,48 @@ REPRISE_INLINE Vec max_of_rows(const Vec (&rows)[8]) {
 REPRISE_INLINE Vec sum_of_rows(const Vec (&rows)[8]) {
   return reduce_rows(rows, [](Vec a, Vec b) REPRISE_LAMBDA_INLINE { return add(a, b); });
 }
-/// Rounds to bfloat16, with subnormal numbers as zero, stores the result and returns it.
-REPRISE_INLINE Vec store_rounded(BFloat16* p, Vec v) {
-  const auto rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
-  return widen_bf16(rounded);
+
+/// 2^x is scale(2^fraction) for |fraction| <= 1/2. A float32 below 2^-126 is not normal, and
+/// rounding to bfloat16 makes it 0.
+struct PowerOfTwo {
+  Vec fraction;
+  __m512i exponent;
+
+  REPRISE_INLINE explicit PowerOfTwo(Vec x) {
+    x = max(broadcast(-126.0F), x);  // keeps a NaN
+    // The sum has the whole part of x in its lowest bits.
+    const Vec magic = broadcast(0x1.8p23F);
+    const Vec shifted = add(x, magic);
+    fraction = sub(x, sub(shifted, magic));
+    exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+  }
+  [[nodiscard]] REPRISE_INLINE Vec scale(Vec power) const {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(power), exponent));
+  }
+};
+
+/// The sums of pairs of bfloat16.
+REPRISE_INLINE Vec sum_pairs(__m512i pairs) {
+  const __m512i ones = _mm512_set1_epi32(0x3f803f80);
+  return _mm512_dpbf16_ps(
+      zero(), reinterpret_cast<__m512bh>(pairs), reinterpret_cast<__m512bh>(ones));
+}
+/// Rounds 32 weights to bfloat16, with subnormal numbers as zero, and stores them. Returns the sums
+/// of neighbours.
+REPRISE_INLINE Vec store_weights(BFloat16* to, Vec first, Vec second) {
+  const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  _mm512_storeu_si512(to, rounded);
+  return sum_pairs(rounded);
+}
+/// The same for pairs of the same lane of `first` and `second`.
+REPRISE_INLINE Vec store_weight_pairs(BFloat16* to, Vec first, Vec second) {
+  alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                      21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                      11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  const __m512i pairs = _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), rounded);
+  _mm512_storeu_si512(to, pairs);
+  return sum_pairs(pairs);
 }
 
 // The instruction flushes subnormal inputs and partial sums to zero, which does not matter to a dot

@@ -23,6 +23,10 @@ REPRISE_INLINE Vec round_nearest(Vec x) {  // |x| < 2^22
   const Vec magic = broadcast(0x1.8p23F);
   return (x + magic) - magic;
 }
+REPRISE_INLINE Vec round_up(Vec x) {  // |x| < 2^22
+  const Vec nearest = round_nearest(x);
+  return nearest < x ? nearest + 1.0F : nearest;
+}
 /// x * 2^n for integral n in [-252, 254].
 REPRISE_INLINE Vec scale_by_power_of_two(Vec x, Vec n) {
   const IntVec exponent = __builtin_convertvector(n, IntVec);
@@ -63,6 +67,10 @@ REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   return ((lane >= begin) & (lane < end)) ? v : broadcast(other);
 }
 
+/// Keeps v in the lanes where least <= x < most, and takes `other` elsewhere.
+REPRISE_INLINE Vec keep_between(Vec v, Vec x, Vec least, Vec most, float other) {
+  return ((x >= least) & (x < most)) ? v : broadcast(other);
+}
 /// Keeps v in the lanes where x is at least `least`, and 0 elsewhere.
 REPRISE_INLINE Vec keep_at_least(Vec v, Vec x, Vec least) { return x >= least ? v : zero(); }
 

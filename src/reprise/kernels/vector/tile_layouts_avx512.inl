@@ -61,20 +61,27 @@ struct TileLayouts {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) _mm512_storeu_si512(lines + 32 * i, words[i]);
   }
+};
 
-  /// Stores each number as two bfloat16 whose sum is nearly the number: its upper half, and the
-  /// rounded rest.
-  static REPRISE_INLINE void store_pairs(Vec even, Vec odd, BFloat16* high, BFloat16* low) {
-    const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
-    const __m512i even_high = _mm512_and_si512(_mm512_castps_si512(even), mask);
-    const __m512i odd_high = _mm512_and_si512(_mm512_castps_si512(odd), mask);
-    _mm512_storeu_si512(high, _mm512_or_si512(_mm512_srli_epi32(even_high, 16), odd_high));
-    const auto rounded_rest = [](Vec x, __m512i upper) REPRISE_LAMBDA_INLINE {
-      const Vec rest = sub(x, _mm512_castsi512_ps(upper));
-      return _mm512_add_epi32(_mm512_castps_si512(rest), _mm512_set1_epi32(0x8000));
-    };
-    const __m512i even_low = _mm512_srli_epi32(rounded_rest(even, even_high), 16);
-    const __m512i odd_low = _mm512_and_si512(rounded_rest(odd, odd_high), mask);
-    _mm512_storeu_si512(low, _mm512_or_si512(even_low, odd_low));
+/// 2^x is scale(2^fraction) for |fraction| <= 1/2; 2^-inf is 0.
+struct PowerOfTwo {
+  Vec fraction;
+  Vec whole;
+
+  REPRISE_INLINE explicit PowerOfTwo(Vec x)
+      : fraction(_mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)),
+        whole(sub(x, fraction)) {}
+  [[nodiscard]] REPRISE_INLINE Vec scale(Vec power) const {
+    return scale_by_power_of_two(power, whole);
   }
 };
+
+/// Rounds two weights of each row to bfloat16, stores them as pairs, and returns their sum.
+REPRISE_INLINE Vec store_weight_pairs(BFloat16* to, Vec first, Vec second) {
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  const __m512i low = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(first), half), mask);
+  const __m512i high = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(second), half), mask);
+  _mm512_storeu_si512(to, _mm512_or_si512(_mm512_srli_epi32(low, 16), high));
+  return add(_mm512_castsi512_ps(low), _mm512_castsi512_ps(high));
+}

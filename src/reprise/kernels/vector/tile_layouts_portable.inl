@@ -16,28 +16,29 @@ struct TileLayouts {
       for (int i = 0; i < 16; ++i) lines[32 * i + r] = rows[r][i];
     }
   }
+};
 
-  static void store_pairs(Vec even, Vec odd, BFloat16* high, BFloat16* low) {
-    for (int i = 0; i < kLanes; ++i) {
-      split(even[i], high + 2 * i, low + 2 * i);
-      split(odd[i], high + 2 * i + 1, low + 2 * i + 1);
-    }
-  }
+struct PowerOfTwo {
+  Vec fraction;
+  Vec whole;
 
- private:
-  static void split(float x, BFloat16* high, BFloat16* low) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &x, sizeof bits);
-    store_upper_half(bits, high);
-    bits &= 0xffff0000U;
-    float upper;
-    __builtin_memcpy(&upper, &bits, sizeof upper);
-    const float rest = x - upper;
-    __builtin_memcpy(&bits, &rest, sizeof bits);
-    store_upper_half(bits + 0x8000U, low);
+  REPRISE_INLINE explicit PowerOfTwo(Vec x) {
+    x = max(broadcast(-200.0F), x);  // keeps a NaN; the limit is 0 as a float32
+    whole = round_nearest(x);
+    fraction = sub(x, whole);
   }
-  static void store_upper_half(uint32_t bits, BFloat16* out) {
-    const auto half = static_cast<uint16_t>(bits >> 16);
-    __builtin_memcpy(out, &half, sizeof half);
+  [[nodiscard]] REPRISE_INLINE Vec scale(Vec power) const {
+    return scale_by_power_of_two(power, whole);
   }
 };
+
+REPRISE_INLINE Vec store_weight_pairs(BFloat16* to, Vec first, Vec second) {
+  const auto rounded = [](Vec x) REPRISE_LAMBDA_INLINE {
+    return (reinterpret_cast<BitsVec>(x) + 0x8000U) & 0xffff0000U;
+  };
+  const BitsVec low = rounded(first);
+  const BitsVec high = rounded(second);
+  const BitsVec pairs = low >> 16 | high;
+  __builtin_memcpy(to, &pairs, sizeof pairs);
+  return reinterpret_cast<Vec>(low) + reinterpret_cast<Vec>(high);
+}
