@@ -228,7 +228,7 @@ class BenchmarkScripts(unittest.TestCase):
     def test_every_other_script_says_what_it_needs(self):
         ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_accuracy.py", "packed_experts.py",
                 "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py", "async_scheduling.py", "trust_costs.py",
-                "card_model.py"}
+                "card_model.py", "state_model.py"}
         folder = SOURCE / "benchmarks"
         found = {path.name for pattern in ("*.py", "*.sh") for path in folder.glob(pattern)}
         self.assertEqual(found, ours | set(NEEDS), "add a test of the new script here, or say in NEEDS why there is none")
