@@ -45,8 +45,9 @@ def has_its_headers(source, flags):
 
 
 def includes_kernels(source):
-    """Whether the source includes CUDA kernels: their bodies are left out like those of the CPU's."""
-    return re.search(r'^#include "[^"]+\.cuh"', (ROOT / source).read_text(encoding="utf-8"), re.M) is not None
+    """Whether the source includes the bodies of kernels, for CUDA or for an instruction set."""
+    text = (ROOT / source).read_text(encoding="utf-8")
+    return re.search(r'^#include "([^"]+\.cuh|reprise/kernels/isa/[^"]+\.inl)"', text, re.M) is not None
 
 
 class Seen:

@@ -402,7 +402,7 @@ TEST_P(CudaStates, of_128_rows_have_the_same_bits_in_registers_and_in_memory) {
                 from.data_as<std::byte>() + row * 300 * size,
                 static_cast<size_t>(256 * size));
   };
-  for (int64_t row = 0; row < 2 * 128; ++row) copy_columns(large_state, small_state, row);
+  for (int64_t row = 0; row < int64_t{2} * 128; ++row) copy_columns(large_state, small_state, row);
   CudaExecutor invariant(
       *stream_, *pool_, {.num_multiprocessors = 4, .invariance = BatchInvariance::required});
   const StateStep step = {.tokens = {kTokens}, .lengths = {9}, .slots = {1}};
@@ -414,7 +414,7 @@ TEST_P(CudaStates, of_128_rows_have_the_same_bits_in_registers_and_in_memory) {
   for (int64_t t = 0; t < kTokens; ++t) copy_columns(large_out, want_out, t);
   expect_same_bits(small_out, want_out);
   const Tensor want_state = copy_of(small_state);
-  for (int64_t row = 0; row < 2 * 128; ++row) copy_columns(large_state, want_state, row);
+  for (int64_t row = 0; row < int64_t{2} * 128; ++row) copy_columns(large_state, want_state, row);
   expect_same_bits(small_state, want_state);
 }
 

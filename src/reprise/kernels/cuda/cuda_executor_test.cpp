@@ -47,7 +47,7 @@ TEST_P(CudaOps, a_row_of_a_product_has_the_same_bits_in_every_batch) {
   const Tensor all = run(OpCode::linear, {x, weight, {}});
   for (int64_t rows : {1, 5, 8, 9, 32, 33}) {
     const Tensor some =
-        run(OpCode::linear, {x.with_layout({rows, 264}, {264, 1}, 3 * 264), weight, {}});
+        run(OpCode::linear, {x.with_layout({rows, 264}, {264, 1}, int64_t{3} * 264), weight, {}});
     const size_t row_bytes = 40 * dtype_bytes(dtype());
     EXPECT_EQ(std::memcmp(some.data(),
                           all.data_as<std::byte>() + 3 * row_bytes,
@@ -58,9 +58,9 @@ TEST_P(CudaOps, a_row_of_a_product_has_the_same_bits_in_every_batch) {
 }
 
 TEST_P(CudaOps, multiply_rows_that_are_strided_or_not_aligned) {
-  const Tensor wide = random({6, 3 * 48});
+  const Tensor wide = random({6, int64_t{3} * 48});
   for (const int64_t first : {0, 48, 5}) {
-    const Tensor x = wide.with_layout({6, 48}, {3 * 48, 1}, first);
+    const Tensor x = wide.with_layout({6, 48}, {int64_t{3} * 48, 1}, first);
     const Tensor weight = random({19, 48});
     const Tensor want = make({6, 19}, DType::f32);
     linear_ref(x, weight, {}, want);
@@ -71,10 +71,10 @@ TEST_P(CudaOps, multiply_rows_that_are_strided_or_not_aligned) {
 TEST_P(CudaOps, fused_products_have_the_bits_of_the_ops_they_stand_for) {
   for (int64_t rows : {1, 9, 33}) {
     const Tensor x = random({rows, 72});
-    const Tensor weight = random({2 * 21, 72});
-    const Tensor bias = random({2 * 21});
+    const Tensor weight = random({int64_t{2} * 21, 72});
+    const Tensor bias = random({int64_t{2} * 21});
     const Tensor product = run(OpCode::linear, {x, weight, bias});
-    const Tensor residual = random({rows, 2 * 21});
+    const Tensor residual = random({rows, int64_t{2} * 21});
     const Tensor sum = run(OpCode::add, {residual, product});
     const Tensor fused_sum = run(OpCode::linear_add, {x, weight, bias, residual});
     EXPECT_EQ(std::memcmp(sum.data(), fused_sum.data(), sum.type().bytes()), 0) << rows;
@@ -157,8 +157,8 @@ TEST_P(CudaOps, products_of_a_norm_have_the_bits_of_the_norm_and_the_product) {
       SCOPED_TRACE(testing::Message() << rows << " x " << width);
       const Tensor x = random({rows, width});
       const Tensor norm = random({width});
-      const Tensor weight = random({2 * 24, width});
-      const Tensor bias = random({2 * 24});
+      const Tensor weight = random({int64_t{2} * 24, width});
+      const Tensor bias = random({int64_t{2} * 24});
       const Tensor wanted = ints({1}, {static_cast<int32_t>(rows)});
       OpAttributes attributes;
       attributes.epsilon = 1e-5F;

@@ -215,7 +215,7 @@ TEST_P(CudaPacked, looks_up_rows_of_packed_tables) {
 
 TEST_P(CudaPacked, multiplies_with_experts_like_the_oracle) {
   for (const PanelFormat format : {PanelFormat::q8_0, PanelFormat::q4_k, PanelFormat::mxfp4}) {
-    const Tensor weight = random_weight(format, 3 * 48, 256);
+    const Tensor weight = random_weight(format, int64_t{3} * 48, 256);
     const Tensor experts = as_experts(weight, 3);
     const Tensor bias = random({3, 48});
     const std::vector<int32_t> chosen{2, 0, 1, 2, -1, 1, 0, 2, 1, -1};
@@ -256,7 +256,9 @@ TEST_P(CudaPacked, quantises_with_the_bits_of_the_cpu) {
       for (int64_t b = 0; b < width / kPanelBlock; ++b) {
         const ActivationBlock want = quantized_block(x, row, b * kPanelBlock);
         const auto* got = q.data_as<ActivationBlock>() + row * (width / kPanelBlock) + b;
-        ASSERT_EQ(std::memcmp(got, &want, sizeof want), 0) << "row " << row << ", block " << b;
+        ASSERT_TRUE(std::ranges::equal(std::as_bytes(std::span(got, 1)),
+                                       std::as_bytes(std::span(&want, 1))))
+            << "row " << row << ", block " << b;
       }
     }
     const Tensor weight = random({width});
@@ -284,7 +286,7 @@ TEST_P(CudaPacked, expands_weights_in_pieces_for_the_library) {
     linear_ref(q, weight, bias, want);
     // Weight and rows are rounded to the type of the model.
     const double noise = 1e-4 + 400 * unit();
-    for (const int64_t piece : {int64_t{1}, 48 * 256 * int64_t{4}, kExpandedBytes}) {
+    for (const int64_t piece : {int64_t{1}, int64_t{48} * 256 * 4, kExpandedBytes}) {
       const uint64_t before = machine_.cublas_lt().num_products();
       const Tensor out = make({rows, 160});
       ASSERT_TRUE(multiply_expanded(
@@ -292,7 +294,7 @@ TEST_P(CudaPacked, expands_weights_in_pieces_for_the_library) {
       stream_->synchronize();
       const uint64_t columns = piece == 1                ? 16
                                : piece == kExpandedBytes ? 160
-                                                         : 48 * 4 / dtype_bytes(dtype());
+                                                         : size_t{48} * 4 / dtype_bytes(dtype());
       EXPECT_EQ(machine_.cublas_lt().num_products() - before, (160 + columns - 1) / columns);
       expect_close(out, want, noise);
       if (HasFatalFailure()) return;
