@@ -26,8 +26,8 @@ constexpr int kPrompt = 141;  // two chunks and 13 tokens
 
 class CudaStateChunks : public ::testing::TestWithParam<const char*> {
  protected:
-  static void SetUpTestSuite() { machine_ = std::make_unique<CudaEngineMachine>(); }
-  static void TearDownTestSuite() { machine_.reset(); }
+  static void SetUpTestSuite() { machine = std::make_unique<CudaEngineMachine>(); }
+  static void TearDownTestSuite() { machine.reset(); }
 
   static TinyEngineOptions options() {
     TinyEngineOptions options{.mode = CudagraphMode::FULL_AND_PIECEWISE,
@@ -39,7 +39,7 @@ class CudaStateChunks : public ::testing::TestWithParam<const char*> {
                               .verify_graphs = cudagraph::VerifyGraphs::strict,
                               .model = testing::golden_folder(GetParam())};
     options.compilation.cudagraph_capture_sizes = std::vector<int32_t>{1, 8};
-    TinyEngineOptions on_gpu = machine_->options(options);
+    TinyEngineOptions on_gpu = machine->options(options);
     on_gpu.generator.reset();
     return on_gpu;
   }
@@ -73,9 +73,9 @@ class CudaStateChunks : public ::testing::TestWithParam<const char*> {
         {&row, 1}, decision, is_replayed ? decision.mode : CudagraphRuntimeMode::NONE));
   }
 
-  static std::unique_ptr<CudaEngineMachine> machine_;
+  static std::unique_ptr<CudaEngineMachine> machine;
 };
-std::unique_ptr<CudaEngineMachine> CudaStateChunks::machine_;
+std::unique_ptr<CudaEngineMachine> CudaStateChunks::machine;
 
 TEST_P(CudaStateChunks, give_a_prompt_and_its_answer_the_same_logits_in_every_division) {
   TinyEngine engine(options());

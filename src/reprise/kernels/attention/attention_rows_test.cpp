@@ -168,7 +168,7 @@ TEST_P(AttentionOfManyRows, count_scores_of_minus_infinity_as_nothing) {
     for (int64_t head = 0; head < 14; ++head) set_element(batch.q, 3e38, token, head, 0);
   }
   for (int position = 0; position < 140; ++position) {
-    const int block = int_element(batch.block_table, 0, position / 16);
+    const int64_t block = int_element(batch.block_table, 0, position / 16);
     for (int64_t head = 0; head < 2; ++head) {
       set_element(batch.key_cache, position < 70 ? -3e38 : 0.0, block, head, position % 16, 0);
     }
