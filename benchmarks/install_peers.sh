@@ -77,5 +77,5 @@ fi
 list="$(IFS=,; echo "reprise,${engines[*]}")"
 echo
 echo "Installed: ${engines[*]}. Compare with"
-echo "    tools/make_random_checkpoint.py qwen2.5-0.5b build/qwen --dtype bf16"
+echo "    $python tools/make_random_checkpoint.py qwen2.5-0.5b build/qwen --dtype bf16"
 echo "    $python benchmarks/bench_peers.py build/release/bin/reprise build/qwen --engines $list --prompt 512,4096 --out build/peers-out"
