@@ -39,9 +39,8 @@ struct LogitAdjustment {
   float value = 0;
 };
 
-/// What the log-probabilities of a row are made of. The log-probability of a token is its logit -
-/// max
-/// - ln(sum).
+/// The numbers that the log-probabilities of a row are computed from. A token has the
+/// log-probability logit - max - ln(sum).
 struct RowLogprobs {
   struct Token {
     int32_t id = -1;

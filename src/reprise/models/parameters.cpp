@@ -98,7 +98,7 @@ Tensor Parameters::load_experts(std::span<const std::string_view> names,
                                 const Arrangement& arrangement) {
   const bool is_packed = std::ranges::any_of(
       names, [&](std::string_view name) { return source_->panel_format(name).has_value(); });
-  // Where experts have no packed kernels at all, nobody expects them to stay packed.
+  // A device without packed kernels for experts gets them as elements.
   if (!is_packed || !families_.has_experts(WeightFamily::block_panels)) {
     return load_stacked(names, arrangement);
   }

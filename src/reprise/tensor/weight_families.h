@@ -8,8 +8,8 @@
 namespace reprise {
 
 /// The families of layouts in which the kernels of a device read weights, and those in which they
-/// read experts. Plain rows are always among them. Without further words experts may lie in blocks
-/// if other weights may.
+/// read experts. Plain rows are always among them. If the families of experts are not given,
+/// experts may lie in blocks where other weights may.
 class WeightFamilies {
  public:
   constexpr WeightFamilies() noexcept = default;

@@ -2,8 +2,8 @@
 //
 // Scores are scaled to powers of two. A running maximum is rounded up to a multiple of eight, so
 // corrections are powers of two, which bfloat16 represents exactly. A weight is therefore rounded
-// in the same way, whatever positions precede it and however a context is divided. Few chunks need a
-// correction, because a maximum seldom reaches the next multiple. The largest weight is 2^-8 at
+// in the same way, whatever positions precede it and however a context is divided. Few chunks need
+// a correction, because a maximum seldom reaches the next multiple. The largest weight is 2^-8 at
 // least. The total of a row is the sum of its rounded weights, so the weights still add up to one
 // after the division.
 //

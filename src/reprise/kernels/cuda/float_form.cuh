@@ -44,7 +44,7 @@ REPRISE_DEVICE void look_up_numbers(const NumberTable& table,
   }
 }
 
-/// What both forms of smaller floats have in common.
+/// The part that both forms of smaller floats share.
 struct FloatWeight {
   const void* weight;
   const char* x;

@@ -2,9 +2,10 @@
 
 #include "reprise/kernels/cuda/sampling_kernels.cuh"
 
-// What log-probabilities are made of: the sum of the weights of all tokens, the rank of the chosen
-// token and the likeliest tokens. The logits must be as the model gave them, so these kernels serve
-// rows without adjustments and penalties only. They follow the launches that chose the tokens.
+// These kernels find the numbers that log-probabilities are computed from: the sum of the weights
+// of all tokens, the rank of the chosen token, and the likeliest tokens. They need the logits of
+// the model, so they serve only rows without adjustments and penalties. They follow the launches
+// that chose the tokens.
 //
 // 1. weigh_logprobs: the sum, the rank, and the bucket that has the last of the likeliest tokens.
 // 2. list_likeliest: lists the tokens down to this bucket. The last block puts them in order.

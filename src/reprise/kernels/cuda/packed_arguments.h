@@ -117,8 +117,9 @@ struct alignas(16) DequantizeRowsArguments {
   int64_t blocks;
 };
 
-/// What a warp of a product copies to shared memory at once. The warps of a block divide the depth:
-/// a warp copies one chunk of a panel after the other, together with the same chunk of the rows.
+/// The sizes of one copy of a warp of a product to shared memory. The warps of a block divide the
+/// depth: a warp copies one chunk of a panel after the other, together with the same chunk of the
+/// rows.
 struct ChunkSizes {
   int elements;      // of the depth
   int weight_bytes;  // of the largest chunk of a panel

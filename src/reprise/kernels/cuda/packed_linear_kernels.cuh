@@ -167,7 +167,7 @@ REPRISE_DEVICE void multiply_packed(const Form& form,
   ItemPanels<Form, kParts> next(form, items, block_index());
   for (int64_t item = block_index(); item < items.count; item += grid_size()) {
     const ItemPanels<Form, kParts> panels = next;
-    // What a panel needs besides its chunks is loaded one item ahead.
+    // The data of a panel besides its chunks is loaded one item ahead.
     next = ItemPanels<Form, kParts>(form, items, item + grid_size());
     Sum sums[kParts][kTiles][4] = {};
     ring.multiply(sums, panels, rows);

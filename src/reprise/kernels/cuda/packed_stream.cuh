@@ -3,7 +3,7 @@
 #include "reprise/kernels/cuda/block.cuh"
 #include "reprise/kernels/cuda/packed_arguments.h"
 
-// What a warp of a product with a weight in panels copies to shared memory, and when. A Form says
+// The copies of a warp of a product with a weight in panels to shared memory. A Form says
 // how weights and rows lie in memory and how they are multiplied (block_form.cuh is the first):
 //
 //   kChunk, kPieceBytes  what is copied at once, and the bytes of one copy of a row's chunk
@@ -33,7 +33,8 @@ REPRISE_DEVICE void copy_chunk_async(char* to, const ChunkBytes& chunk) {
 }
 
 /// Starts the copies of a chunk of `rows` rows of x, at most kWarpSize, by all lanes of a warp.
-/// Lane r has the index of row r; below 0 there is no such row, and zeros take its place.
+/// Lane r has the index of row r. An index below 0 means that there is no such row: its copy is
+/// zeros.
 template <typename Form>
 REPRISE_DEVICE void copy_rows_async(
     const Form& form, char* to, int rows, int row_of_lane, int chunk) {

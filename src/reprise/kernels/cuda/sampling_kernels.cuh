@@ -338,7 +338,7 @@ REPRISE_DEVICE void add_to_histogram(const CudaSamplingArguments& a,
   }
 }
 
-/// What thread 0 of the block has found.
+/// The result of find_last_bucket(); only thread 0 of the block has it.
 struct LastBucket {
   uint64_t total;  // of the histogram
   int bucket;

@@ -4,7 +4,7 @@
 #include "reprise/kernels/cuda/state_arguments.h"
 #include "reprise/kernels/cuda/state_kernels.cuh"
 
-// What one chunk of a prompt needs before the state of a recurrent layer: the decays of its tokens,
+// The numbers that a chunk of a prompt needs before the state of a recurrent layer: its decays,
 // and the products of its keys and queries with its keys. The products run on the tensor cores in
 // bfloat16. A float32 number is the sum of two such numbers there (16 bits), and products of the
 // lower parts are left out. So results are as exact as the token-after-token kernels within 2^-16.
@@ -280,11 +280,11 @@ struct ChunkFactors {
   [[nodiscard]] REPRISE_DEVICE float* decay() const { return array(2); }
   /// By how much a change that the token makes is multiplied: sigmoid(beta), or the time step.
   [[nodiscard]] REPRISE_DEVICE float* weight() const { return array(3); }
-  /// What makes a key or a query as long as the layer has it.
+  /// The factor that gives a key or a query the length that the layer wants.
   [[nodiscard]] REPRISE_DEVICE float* of_key() const { return array(4); }
   [[nodiscard]] REPRISE_DEVICE float* of_query() const { return array(5); }
-  /// Of the answer of the state before the chunk to the key or the query, and of the change in the
-  /// state after the chunk.
+  /// Three factors: of the answer of the state before the chunk to the key, of its answer to the
+  /// query, and of the token's change in the state after the chunk.
   [[nodiscard]] REPRISE_DEVICE float* key_answer() const { return array(6); }
   [[nodiscard]] REPRISE_DEVICE float* query_answer() const { return array(7); }
   [[nodiscard]] REPRISE_DEVICE float* kept_change() const { return array(8); }

@@ -405,7 +405,7 @@ REPRISE_DEVICE void delta_rule_in_registers(const GatedDeltaRuleArguments& a,
     const float beta = sigmoid(as_float(*of_token(a.beta, a.beta_stride, head)));
     const float change = (as_float(*of_token(a.v, a.v_stride, value)) - remembered) * beta;
     float result = 0;
-    const float* key = k + same_again(0);  // loads the key again: there is no room to keep it
+    const float* key = k + same_again(0);  // loaded again: it has no registers
     REPRISE_UNROLL
     for (int i = 0; i < kKeys; ++i) {
       h[i] = multiply_add(key[i], change, h[i]);

@@ -25,7 +25,7 @@ struct ChunksByPart {
   }
 };
 
-/// What a block multiplies: a tile of rows, and neighbouring panels of its expert.
+/// The operands of a block's product: a tile of rows, and neighbouring panels of its expert.
 struct WideItem {
   ExpertTile tile;
   int first_panel;  // of the expert
