@@ -20,6 +20,15 @@ constexpr int64_t kHeads = 32;
 constexpr int64_t kKvHeads = 8;
 constexpr int64_t kHeadDim = 128;
 
+std::vector<int64_t> first_blocks_of(const std::vector<int32_t>& contexts) {
+  std::vector<int64_t> first_blocks;
+  for (int64_t next = 0; const int32_t context : contexts) {
+    first_blocks.push_back(next);
+    next += context / kBlockSize;
+  }
+  return first_blocks;
+}
+
 /// Attention alone, of the last `query_len` tokens of each context, several times in one graph.
 /// \returns seconds of one
 double time_attention(const Gpu& gpu, const std::vector<int32_t>& contexts, int32_t query_len) {
@@ -31,11 +40,7 @@ double time_attention(const Gpu& gpu, const std::vector<int32_t>& contexts, int3
   const int64_t blocks_per_req = *std::ranges::max_element(contexts) / kBlockSize;
   const int64_t num_blocks =
       std::accumulate(contexts.begin(), contexts.end(), int64_t{0}) / kBlockSize;
-  std::vector<int64_t> first_blocks;
-  for (int64_t next = 0; const int32_t context : contexts) {
-    first_blocks.push_back(next);
-    next += context / kBlockSize;
-  }
+  const std::vector<int64_t> first_blocks = first_blocks_of(contexts);
   std::vector<device::Buffer> memory;
   const auto make = [&](DType type, const Shape& shape) {
     memory.push_back(gpu.device->allocate(TensorType{type, shape}.bytes()));
@@ -175,7 +180,7 @@ device::Buffer make_logits(const Gpu& gpu, device::Stream& stream, int32_t rows)
 Json measure_sampler(const Gpu& gpu, const SamplingKind& kind, int32_t rows) {
   runner::Execution execution(*gpu.device, executor_of(gpu));
   device::Stream& stream = execution.stream();
-  const auto sampler = gpu.accelerator->create_row_sampler(stream, rows, kVocabulary);
+  const auto sampler = gpu.accelerator->create_row_sampler(stream, rows, kVocabulary, rows);
   const device::Buffer memory = make_logits(gpu, stream, rows);
   const Tensor logits = Tensor::borrow(
       {DType::f32, {int64_t{rows}, kVocabulary}}, memory.data(), execution.executor());

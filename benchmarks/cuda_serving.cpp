@@ -127,8 +127,8 @@ void measure_serving(const Gpu& gpu, const char* text, RowLog& log) {
                                  cudagraph::CudagraphMode::FULL,
                                  cudagraph::CudagraphMode::FULL_AND_PIECEWISE};
   Engine engine(gpu, config, kModes[0], kMaxBatchedTokens, log.folder());
-  const std::unique_ptr<kernels::RowSampler> sampler =
-      gpu.accelerator->create_row_sampler(engine.stream(), Engine::kMaxNumSeqs, config.vocab_size);
+  const std::unique_ptr<kernels::RowSampler> sampler = gpu.accelerator->create_row_sampler(
+      engine.stream(), Engine::kMaxNumSeqs, config.vocab_size, Engine::kMaxNumSeqs);
   for (int round = 0; round < 2; ++round) {
     for (const cudagraph::CudagraphMode mode : kModes) {
       engine.set_mode(config, mode, kMaxBatchedTokens);

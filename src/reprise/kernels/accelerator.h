@@ -44,11 +44,13 @@ class Accelerator {
   /// DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool, BatchInvariance invariance) = 0;
-  /// Makes a sampler for a stream of this accelerator and at most `max_rows` rows at a time.
-  /// nullptr: the vocabulary is too large. \throws DeviceError, OutOfMemory
+  /// Makes a sampler for a stream of this accelerator and at most `max_rows` rows at a time. It can
+  /// count the tokens of up to `most_counted` requests with penalties, if there is room. nullptr:
+  /// the vocabulary is too large. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                        int32_t max_rows,
-                                                                       int64_t vocab_size) = 0;
+                                                                       int64_t vocab_size,
+                                                                       int32_t most_counted) = 0;
   /// The kernel that counts the tokens of experts. Arguments: CountExpertsArguments, in one block.
   [[nodiscard]] virtual const device::Kernel& expert_counter() const = 0;
   /// The code target of a device of this accelerator. The device must outlive the loader. \throws

@@ -13,16 +13,11 @@ bool is_covered(const sampling::SamplingParams& params) {
   return params.allowed_token_ids.empty() && params.bad_words_token_ids.empty();
 }
 
-bool has_penalties(const sampling::SamplingParams& params) {
-  return params.repetition_penalty != 1 || params.presence_penalty != 0 ||
-         params.frequency_penalty != 0;
-}
-
 /// Log-probabilities are those of the model's own logits, and the device changes logits in place.
 bool covers_logprobs(const sampling::SamplingInput& input) {
   const sampling::SamplingParams& params = *input.params;
   return *params.logprobs <= kernels::kMostTopLogits && params.logprob_token_ids.empty() &&
-         params.logit_bias.empty() && input.suppressed_token_ids.empty() && !has_penalties(params);
+         params.logit_bias.empty() && input.suppressed_token_ids.empty() && !params.has_penalties();
 }
 
 void take_logprobs(const kernels::RowLogprobs& row, sampling::SampledToken& sampled) {
@@ -71,7 +66,7 @@ bool DeviceSampling::add(const Row& row) {
   const size_t first_adjustment = adjustments_.size();
   if (!add_adjustments(input)) return false;
   std::optional<int32_t> slot = kernels::kNoCountSlot;
-  if (has_penalties(params)) slot = count_slot(row);
+  if (params.has_penalties()) slot = count_slot(row);
   if (!slot) {
     adjustments_.resize(first_adjustment);
     return false;

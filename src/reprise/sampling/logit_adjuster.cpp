@@ -16,11 +16,6 @@ void apply_mask(std::span<const uint32_t> allowed, std::span<float> row) {
   }
 }
 
-bool has_penalties(const SamplingParams& params) {
-  return params.repetition_penalty != 1.0F || params.presence_penalty != 0.0F ||
-         params.frequency_penalty != 0.0F;
-}
-
 }  // namespace
 
 LogitAdjuster::LogitAdjuster(int max_vocab_size) {
@@ -36,7 +31,7 @@ std::span<const float> LogitAdjuster::apply(std::span<const float> logits,
                                             std::span<const uint32_t> allowed_mask,
                                             std::span<const int32_t> prompt_token_ids,
                                             std::span<const int32_t> output_token_ids) {
-  const bool penalises = has_penalties(params);
+  const bool penalises = params.has_penalties();
   if (params.allowed_token_ids.empty() && suppressed_token_ids.empty() && allowed_mask.empty() &&
       params.bad_words_token_ids.empty() && params.logit_bias.empty() && !penalises) {
     return logits;

@@ -57,6 +57,9 @@ struct SamplingParams {
   std::vector<std::vector<int32_t>> bad_words_token_ids;
 
   [[nodiscard]] bool is_greedy() const noexcept { return temperature < kGreedyTemperature; }
+  [[nodiscard]] bool has_penalties() const noexcept {
+    return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F;
+  }
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 

@@ -128,10 +128,10 @@ class AttentionTest : public KernelTest {
     return out;
   }
 
-  /// How far rounded weights may move a result. Attention in pairs and in tiles rounds each weight by
-  /// at most 2^-9 of the weight, so the total moves by at most the same factor; the values differ from
-  /// the result by about 2. Where all weights are equal, they are exact: a test of this case allows
-  /// 4e-6 everywhere.
+  /// How far rounded weights may move a result. Attention in pairs and in tiles rounds each weight
+  /// by at most 2^-9 of the weight, so the total moves by at most the same factor; the values
+  /// differ from the result by about 2. Where all weights are equal, they are exact: a test of this
+  /// case allows 4e-6 everywhere.
   [[nodiscard]] double weights_error(const Model& model) const {
     const Isa isa = GetParam().isa;
     const bool has_tiles = isa == Isa::amx || isa == Isa::amx_software;

@@ -197,18 +197,28 @@ void take_activations(LoadedEngine& engine) {
   }
 }
 
-/// A GPU chooses tokens itself. `rows_per_req`: of logits, in one step
-void create_row_sampler(LoadedEngine& engine, int32_t rows_per_req, int64_t vocab_size) {
+/// A GPU chooses tokens itself. `rows_per_req`: of logits, in one step. `most_counted`: requests
+/// whose tokens may be counted for penalties; drafts have none
+void create_row_sampler(LoadedEngine& engine,
+                        int32_t rows_per_req,
+                        int64_t vocab_size,
+                        int32_t most_counted) {
   EngineDevice& device = *engine.device;
   if (!device.is_gpu()) return;
-  engine.row_sampler = device.accelerator->create_row_sampler(
-      device.execution->stream(), engine.args.max_num_seqs * rows_per_req, vocab_size);
+  engine.row_sampler =
+      device.accelerator->create_row_sampler(device.execution->stream(),
+                                             engine.args.max_num_seqs * rows_per_req,
+                                             vocab_size,
+                                             most_counted);
 }
 
 /// Allocates all memory of the device that steps will need. The caches get what is left.
 void take_memory_of_steps(LoadedEngine& engine) {
   const ResolvedOptions& options = *engine.options;
-  create_row_sampler(engine, 1 + options.num_speculative_tokens(), options.config.vocab_size);
+  create_row_sampler(engine,
+                     1 + options.num_speculative_tokens(),
+                     options.config.vocab_size,
+                     engine.args.max_num_seqs);
   try {
     take_activations(engine);
   } catch (const OutOfMemory& error) {
@@ -263,7 +273,8 @@ void take_memory_of_draft_steps(LoadedEngine& draft) {
   create_row_sampler(draft,
                      1,
                      has_own_tokens ? static_cast<int64_t>(head->target_ids().size())
-                                    : draft.options->config.vocab_size);
+                                    : draft.options->config.vocab_size,
+                     0);
   take_activations(draft);
 }
 

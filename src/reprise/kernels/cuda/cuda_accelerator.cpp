@@ -19,10 +19,10 @@ namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  CudaAccelerator(const device::cuda::DriverApi& api,
+  CudaAccelerator(device::cuda::DriverApi api,
                   LoadedCublasLt cublas_lt,
                   std::span<const FlashInferKernels> flashinfer)
-      : api_(api), cublas_lt_(std::move(cublas_lt)), flashinfer_(flashinfer) {
+      : api_(std::move(api)), cublas_lt_(std::move(cublas_lt)), flashinfer_(flashinfer) {
     if (!cublas_lt_.reason.empty()) {
       remarks_.push_back(fmt::format(
           "no cuBLASLt ({}): products of many rows run in our own kernels, so prompts take longer",
@@ -53,10 +53,11 @@ class CudaAccelerator final : public Accelerator {
   }
   [[nodiscard]] std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                int32_t max_rows,
-                                                               int64_t vocab_size) override {
+                                                               int64_t vocab_size,
+                                                               int32_t most_counted) override {
     if (vocab_size > CudaRowSampler::kLargestVocabulary) return nullptr;
     return std::make_unique<CudaRowSampler>(
-        stream, max_rows, vocab_size, num_multiprocessors(stream.device()));
+        stream, max_rows, vocab_size, num_multiprocessors(stream.device()), most_counted);
   }
   [[nodiscard]] const device::Kernel& expert_counter() const override {
     return cuda::expert_counter();

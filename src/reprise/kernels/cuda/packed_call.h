@@ -1,8 +1,12 @@
 #pragma once
 
+#include "reprise/kernels/cuda/packed_arguments.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels::cuda {
+
+/// \throws InvalidArgument for a type that products with packed weights do not have
+[[nodiscard]] PackedType packed_type(DType dtype);
 
 /// The operands of a product with a packed weight, borrowed for the call.
 struct PackedCall {

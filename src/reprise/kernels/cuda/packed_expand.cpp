@@ -86,12 +86,6 @@ void expand(DeviceExecutor& executor,
          uses);
 }
 
-PackedType type_of(const Tensor& tensor) {
-  return tensor.dtype() == DType::f32    ? PackedType::f32
-         : tensor.dtype() == DType::bf16 ? PackedType::bf16
-                                         : PackedType::f16;
-}
-
 /// Writes the outputs from `first` on, whose sums are given.
 void scale_sums(DeviceExecutor& executor,
                 const PackedCall& call,
@@ -108,8 +102,8 @@ void scale_sums(DeviceExecutor& executor,
                                             .first = first,
                                             .out_stride = call.out.stride(0),
                                             .depth = call.weight.size(1),
-                                            .type = type_of(call.weight),
-                                            .out_type = type_of(call.out)};
+                                            .type = packed_type(call.weight.dtype()),
+                                            .out_type = packed_type(call.out.dtype())};
   launch(
       executor.stream(),
       scale_int8_sums_kernel(),

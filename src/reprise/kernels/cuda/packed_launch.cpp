@@ -18,7 +18,6 @@
 #include "reprise/tensor/op_table.h"
 
 namespace reprise::kernels::cuda {
-namespace {
 
 PackedType packed_type(DType dtype) {
   switch (dtype) {
@@ -33,6 +32,8 @@ PackedType packed_type(DType dtype) {
           fmt::format("no CUDA kernel multiplies a packed weight into {}", dtype_name(dtype)));
   }
 }
+
+namespace {
 
 /// The most panels that a weight of so many outputs can have: parts of a weight in blocks may end
 /// within a panel.

@@ -33,9 +33,9 @@ constexpr int64_t kMostCountBytes = int64_t{160} << 20;
 // The tokens that one copy brings to the device to be counted.
 constexpr size_t kCountedAtOnce = 16384;
 
-int32_t count_slots_that_fit(int32_t max_rows, int64_t stride) {
+int32_t count_slots_that_fit(int32_t most, int64_t stride) {
   const int64_t fit = kMostCountBytes / (stride * static_cast<int64_t>(sizeof(uint32_t)));
-  return static_cast<int32_t>(std::clamp<int64_t>(fit, 1, max_rows));
+  return static_cast<int32_t>(std::min<int64_t>(fit, most));
 }
 
 }  // namespace
@@ -43,13 +43,14 @@ int32_t count_slots_that_fit(int32_t max_rows, int64_t stride) {
 CudaRowSampler::CudaRowSampler(device::Stream& stream,
                                int32_t max_rows,
                                int64_t vocab_size,
-                               int num_multiprocessors)
+                               int num_multiprocessors,
+                               int32_t most_counted)
     : stream_(&stream),
       max_rows_(max_rows),
       vocab_size_(vocab_size),
       num_multiprocessors_(num_multiprocessors),
       count_stride_(ceil_div(vocab_size, kTokensAtOnce) * kTokensAtOnce),
-      num_count_slots_(count_slots_that_fit(max_rows, count_stride_)),
+      num_count_slots_(count_slots_that_fit(std::min(max_rows, most_counted), count_stride_)),
       places_(make_workspace()) {
   REPRISE_ASSERT(vocab_size <= kLargestVocabulary, "a vocabulary of {} tokens", vocab_size);
   const auto rows = static_cast<size_t>(max_rows);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -16,11 +17,14 @@ class CudaRowSampler final : public RowSampler {
   /// With more tokens, the sum of the largest weights could overflow (sampling_kernels.cuh).
   static constexpr int64_t kLargestVocabulary = int64_t{1} << 19;
 
-  /// Borrows the stream. \pre vocab_size <= kLargestVocabulary \throws DeviceError, OutOfMemory
+  /// Borrows the stream. `most_counted`: as many requests may have count slots; fewer have one if
+  /// there are fewer rows or too little room. \pre vocab_size <= kLargestVocabulary \throws
+  /// DeviceError, OutOfMemory
   CudaRowSampler(device::Stream& stream,
                  int32_t max_rows,
                  int64_t vocab_size,
-                 int num_multiprocessors);
+                 int num_multiprocessors,
+                 int32_t most_counted = std::numeric_limits<int32_t>::max());
 
   [[nodiscard]] int32_t max_rows() const noexcept override { return max_rows_; }
   [[nodiscard]] int32_t max_adjustments() const noexcept override;
