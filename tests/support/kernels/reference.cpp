@@ -1,5 +1,8 @@
 #include "tests/support/kernels/reference.h"
 
+#include <array>
+#include <type_traits>
+
 #include "reprise/base/element.h"
 #include "reprise/tensor/packed_weight.h"
 
@@ -21,6 +24,40 @@ int64_t offset_of(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t
   return offset;
 }
 
+template <typename T>
+double number(T element) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<double>(element);
+  } else {
+    return to_float(element);
+  }
+}
+
+// Calls `use` with a pointer to the first element, in the tensor's type.
+template <typename Use>
+void visit_elements(const Tensor& tensor, const Use& use) {
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return use(tensor.data_as<float>());
+    case DType::bf16:
+      return use(tensor.data_as<BFloat16>());
+    case DType::f16:
+      return use(tensor.data_as<Float16>());
+    case DType::i32:
+      return use(tensor.data_as<int32_t>());
+    case DType::i64:
+      return use(tensor.data_as<int64_t>());
+    case DType::i8:
+      return use(tensor.data_as<int8_t>());
+    case DType::u8:
+      return use(tensor.data_as<uint8_t>());
+    case DType::f8e4m3:
+      return use(tensor.data_as<Float8E4M3>());
+    case DType::f8e5m2:
+      return use(tensor.data_as<Float8E5M2>());
+  }
+}
+
 }  // namespace
 
 double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l) {
@@ -28,27 +65,9 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
   if (!tensor.layout().is_rows()) {
     return packed_element(tensor, offset / tensor.size(-1), offset % tensor.size(-1));
   }
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return tensor.data_as<float>()[offset];
-    case DType::bf16:
-      return to_float(tensor.data_as<BFloat16>()[offset]);
-    case DType::f16:
-      return to_float(tensor.data_as<Float16>()[offset]);
-    case DType::i32:
-      return tensor.data_as<int32_t>()[offset];
-    case DType::i64:
-      return static_cast<double>(tensor.data_as<int64_t>()[offset]);
-    case DType::i8:
-      return tensor.data_as<int8_t>()[offset];
-    case DType::u8:
-      return tensor.data_as<uint8_t>()[offset];
-    case DType::f8e4m3:
-      return to_float(tensor.data_as<Float8E4M3>()[offset]);
-    case DType::f8e5m2:
-      return to_float(tensor.data_as<Float8E5M2>()[offset]);
-  }
-  return 0;
+  double result = 0;
+  visit_elements(tensor, [&](const auto* elements) { result = number(elements[offset]); });
+  return result;
 }
 
 void set_element(const Tensor& tensor, double value, int64_t i, int64_t j, int64_t k, int64_t l) {
@@ -101,6 +120,27 @@ double row_element(const Tensor& tensor, const RowIndex& row, int64_t column) {
     default:
       return element(tensor, row.i, row.j, row.k, column);
   }
+}
+
+std::vector<double> row_elements(const Tensor& tensor, const RowIndex& row) {
+  const int last = tensor.rank() - 1;
+  std::vector<double> result;
+  if (!tensor.layout().is_rows()) {
+    for (int64_t c = 0; c < tensor.size(last); ++c) result.push_back(row_element(tensor, row, c));
+    return result;
+  }
+  if (tensor.size(last) == 0) return result;
+  std::array<int64_t, 4> index{row.i, row.j, row.k, 0};
+  index.at(static_cast<size_t>(last)) = 0;
+  const int64_t offset = offset_of(tensor, index[0], index[1], index[2], index[3]);
+  const int64_t stride = tensor.stride(last);
+  result.resize(static_cast<size_t>(tensor.size(last)));
+  visit_elements(tensor, [&](const auto* elements) {
+    for (size_t c = 0; c < result.size(); ++c) {
+      result[c] = number(elements[offset + static_cast<int64_t>(c) * stride]);
+    }
+  });
+  return result;
 }
 
 void set_row_element(const Tensor& tensor, double value, const RowIndex& row, int64_t column) {

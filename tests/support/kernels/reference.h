@@ -26,6 +26,9 @@ struct RowIndex {
 [[nodiscard]] std::vector<RowIndex> all_rows(const Tensor& tensor);
 /// Element `column` of the row.
 [[nodiscard]] double row_element(const Tensor& tensor, const RowIndex& row, int64_t column);
+/// All elements of the row. Large oracles read rows: checking the index once is several times
+/// faster.
+[[nodiscard]] std::vector<double> row_elements(const Tensor& tensor, const RowIndex& row);
 void set_row_element(const Tensor& tensor, double value, const RowIndex& row, int64_t column);
 
 }  // namespace reprise::kernels

@@ -127,11 +127,12 @@ TEST_P(QuantizedCache, holds_each_element_within_the_tolerance_of_its_format) {
         for (int64_t i = 0; i < head_dim; ++i) {
           largest = std::max(largest, std::abs(element(k, token, head, i)));
         }
+        const int64_t slot = 20 + token;
+        const std::vector<double> row =
+            cache_row(caches.values, head_dim, kSomeScales.v, {slot / 16, head, slot % 16});
         for (int64_t i = 0; i < head_dim; ++i) {
           const double want = element(k, token, head, i);
-          const int64_t slot = 20 + token;
-          const double got =
-              cache_element(caches.values, head_dim, kSomeScales.v, slot / 16, head, slot % 16, i);
+          const double got = row[static_cast<size_t>(i)];
           // The smallest steps of float8: 2^-9 and 2^-16 of the scale.
           const double step = kind.has_row_scales ? largest / 448 : double{kSomeScales.v};
           EXPECT_LE(std::abs(got - want),
@@ -153,10 +154,9 @@ TEST_P(QuantizedCache, keeps_a_nan_and_a_row_of_zeros) {
     for (int64_t i = 0; i < 32; ++i) set_element(v, 0, 1, 0, i);
     const Caches caches = make_caches(kind, 1, 32);
     launch_kv_write(stream_, kernels(), k, v, caches.keys, caches.values, ints({3, 4}));
-    EXPECT_TRUE(std::isnan(cache_element(caches.keys, 32, 1.0F, 0, 0, 3, 7)));
-    for (int64_t i = 0; i < 32; ++i) {
-      EXPECT_EQ(cache_element(caches.values, 32, 1.0F, 0, 0, 4, i), 0.0);
-    }
+    EXPECT_TRUE(std::isnan(cache_row(caches.keys, 32, 1.0F, {0, 0, 3})[7]));
+    const std::vector<double> zeros = cache_row(caches.values, 32, 1.0F, {0, 0, 4});
+    for (size_t i = 0; i < 32; ++i) EXPECT_EQ(zeros[i], 0.0);
   }
 }
 

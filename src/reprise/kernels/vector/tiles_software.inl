@@ -12,15 +12,24 @@ struct TileArithmetic {
   static REPRISE_INLINE bool is_nan(uint32_t x) { return (x & ~kSign) > kInfinity; }
   /// Subnormal inputs count as zero.
   static REPRISE_INLINE uint32_t flush(uint32_t x) { return (x & kInfinity) == 0 ? x & kSign : x; }
-  static REPRISE_INLINE double value_of(uint32_t x) {
+  static REPRISE_INLINE float float_of(uint32_t x) {
     float value;
     __builtin_memcpy(&value, &x, sizeof value);
-    return static_cast<double>(value);
+    return value;
   }
+  static REPRISE_INLINE double value_of(uint32_t x) { return static_cast<double>(float_of(x)); }
   static REPRISE_INLINE uint32_t bits_of(float value) {
     uint32_t bits;
     __builtin_memcpy(&bits, &value, sizeof bits);
     return bits;
+  }
+
+  /// Not zero: x is not zero and smaller than twice the least normal float, or not finite. Without
+  /// branches, so that a loop becomes vectors.
+  static REPRISE_INLINE uint32_t is_special(float x) {
+    const uint32_t size = bits_of(x) & ~kSign;
+    return static_cast<uint32_t>(size != 0) &
+           static_cast<uint32_t>(size - 0x01000000U >= kInfinity - 0x01000000U);
   }
 
   /// a + b in double, with the last bit set if the sum is not exact. Rounding such a sum to float
@@ -106,27 +115,8 @@ class Tiles {
   template <int kSums, int kRows, int kColumns>
   void add_bf16() {
     check_shapes<kSums, kRows, kColumns>();
-    const int columns = shapes_.bytes[kSums] / 4;
     for (int r = 0; r < shapes_.rows[kSums]; ++r) {
-      const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
-      // The even elements of the depth have one sum, and the odd elements another. The inner loop
-      // is over columns, whose sums do not wait for each other.
-      uint32_t even[kTileRowBytes / 4] = {};
-      uint32_t odd[kTileRowBytes / 4] = {};
-      for (int i = 0; i < shapes_.bytes[kRows] / 4; ++i) {
-        const auto first = element<uint16_t>(row, 2 * i);
-        const auto second = element<uint16_t>(row, 2 * i + 1);
-        for (int c = 0; c < columns; ++c) {
-          const uint8_t* two = entry(kColumns, i, c);
-          even[c] = A::multiply_add(first, element<uint16_t>(two, 0), even[c]);
-          odd[c] = A::multiply_add(second, element<uint16_t>(two, 1), odd[c]);
-        }
-      }
-      for (int c = 0; c < columns; ++c) {
-        uint8_t* to = tiles_[kSums] + r * kTileRowBytes + 4 * c;
-        const uint32_t sum = A::add(element<uint32_t>(to, 0), A::add(even[c], odd[c]));
-        __builtin_memcpy(to, &sum, sizeof sum);
-      }
+      if (!add_plain_row<kSums, kRows, kColumns>(r)) add_row<kSums, kRows, kColumns>(r);
     }
   }
   template <int kSums, int kRows, int kColumns>
@@ -166,20 +156,89 @@ class Tiles {
     }
   }
 
+  /// One row of add_bf16. The even elements of the depth have one sum, and the odd elements
+  /// another. The inner loop is over columns, whose sums do not wait for each other.
+  template <int kSums, int kRows, int kColumns>
+  void add_row(int r) {
+    const int columns = shapes_.bytes[kSums] / 4;
+    const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
+    uint32_t even[kTileSumColumns] = {};
+    uint32_t odd[kTileSumColumns] = {};
+    for (int i = 0; i < shapes_.bytes[kRows] / 4; ++i) {
+      const auto first = element<uint16_t>(row, 2 * i);
+      const auto second = element<uint16_t>(row, 2 * i + 1);
+      for (int c = 0; c < columns; ++c) {
+        const uint8_t* two = entry(kColumns, i, c);
+        even[c] = A::multiply_add(first, element<uint16_t>(two, 0), even[c]);
+        odd[c] = A::multiply_add(second, element<uint16_t>(two, 1), odd[c]);
+      }
+    }
+    for (int c = 0; c < columns; ++c) {
+      uint8_t* to = tiles_[kSums] + r * kTileRowBytes + 4 * c;
+      const uint32_t sum = A::add(element<uint32_t>(to, 0), A::add(even[c], odd[c]));
+      __builtin_memcpy(to, &sum, sizeof sum);
+    }
+  }
+
+  /// The same in float32, some ten times as fast. A product of two bfloat16 is exact there, so each
+  /// sum is rounded once. Returns false and changes nothing if a number is subnormal, infinite, NaN
+  /// or near to that. All columns of the tile are computed; those beyond the shape are zero.
+  template <int kSums, int kRows, int kColumns>
+  bool add_plain_row(int r) {
+    const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
+    float even[kTileSumColumns] = {};
+    float odd[kTileSumColumns] = {};
+    uint32_t special = 0;
+    for (int i = 0; i < shapes_.bytes[kRows] / 4; ++i) {
+      const float first = A::float_of(uint32_t{element<uint16_t>(row, 2 * i)} << 16);
+      const float second = A::float_of(uint32_t{element<uint16_t>(row, 2 * i + 1)} << 16);
+      special |= A::is_special(first) | A::is_special(second);
+      for (int c = 0; c < kTileSumColumns; ++c) {
+        const auto two = element<uint32_t>(entry(kColumns, i, c), 0);
+        const float left = A::float_of(two << 16);
+        const float right = A::float_of(two & 0xffff0000U);
+        const float left_product = first * left;
+        const float right_product = second * right;
+        even[c] += left_product;
+        odd[c] += right_product;
+        special |= A::is_special(left) | A::is_special(right) | A::is_special(left_product) |
+                   A::is_special(right_product) | A::is_special(even[c]) | A::is_special(odd[c]);
+      }
+    }
+    float sums[kTileSumColumns];
+    uint8_t* to = tiles_[kSums] + r * kTileRowBytes;
+    __builtin_memcpy(sums, to, sizeof sums);
+    for (int c = 0; c < kTileSumColumns; ++c) {
+      const float both = even[c] + odd[c];
+      special |= A::is_special(sums[c]) | A::is_special(both);
+      sums[c] += both;
+      special |= A::is_special(sums[c]);
+    }
+    if (special != 0) return false;
+    __builtin_memcpy(to, sums, shapes_.bytes[kSums]);
+    return true;
+  }
+
   template <int kSums, int kRows, int kColumns, typename Row, typename Column>
   void add_bytes() {
     check_shapes<kSums, kRows, kColumns>();
     for (int r = 0; r < shapes_.rows[kSums]; ++r) {
       const uint8_t* row = tiles_[kRows] + r * kTileRowBytes;
-      for (int c = 0; c < shapes_.bytes[kSums] / 4; ++c) {
-        uint8_t* to = tiles_[kSums] + r * kTileRowBytes + 4 * c;
-        uint32_t sum = element<uint32_t>(to, 0);  // wraps
-        for (int i = 0; i < shapes_.bytes[kRows]; ++i) {
-          sum += static_cast<uint32_t>(element<Row>(row, i) *
-                                       element<Column>(entry(kColumns, i / 4, c), i % 4));
+      uint8_t* to = tiles_[kSums] + r * kTileRowBytes;
+      uint32_t sums[kTileSumColumns];  // wrap
+      __builtin_memcpy(sums, to, sizeof sums);
+      for (int i = 0; i < shapes_.bytes[kRows] / 4; ++i) {
+        Row four[4];
+        __builtin_memcpy(four, row + 4 * i, sizeof four);
+        Column columns[4 * kTileSumColumns];
+        __builtin_memcpy(columns, entry(kColumns, i, 0), sizeof columns);
+        for (int c = 0; c < kTileSumColumns; ++c) {
+          int32_t sum = 0;
+          for (int k = 0; k < 4; ++k) sum += four[k] * columns[4 * c + k];
+          sums[c] += static_cast<uint32_t>(sum);
         }
-        __builtin_memcpy(to, &sum, sizeof sum);
       }
+      __builtin_memcpy(to, sums, shapes_.bytes[kSums]);
     }
   }
 

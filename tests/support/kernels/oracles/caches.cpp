@@ -77,13 +77,10 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t position = begin; position < end; ++position) {
     const int64_t in_block = block(position);
+    const std::vector<double> key = cache_row(
+        call.key_cache, head_dim, call.scales.k, {in_block, kv_head, position % block_size});
     double score = 0;
-    for (int64_t i = 0; i < head_dim; ++i) {
-      score +=
-          query[static_cast<size_t>(i)] *
-          cache_element(
-              call.key_cache, head_dim, call.scales.k, in_block, kv_head, position % block_size, i);
-    }
+    for (size_t i = 0; i < query.size(); ++i) score += query[i] * key[i];
     if (call.biases != nullptr) score += element(*call.biases, row.head, position);
     score *= call.scale;
     if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
@@ -101,15 +98,9 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   for (int64_t position = begin; position < end; ++position) {
     const int64_t in_block = block(position);
     const double score = scores[static_cast<size_t>(position - begin)];
-    for (int64_t i = 0; i < value_dim; ++i) {
-      sums[static_cast<size_t>(i)] += score * cache_element(call.value_cache,
-                                                            head_dim,
-                                                            call.scales.v,
-                                                            in_block,
-                                                            kv_head,
-                                                            position % block_size,
-                                                            i);
-    }
+    const std::vector<double> value = cache_row(
+        call.value_cache, head_dim, call.scales.v, {in_block, kv_head, position % block_size});
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += score * value[i];
   }
   for (int64_t i = 0; i < value_dim; ++i) {
     const double sum = sums[static_cast<size_t>(i)];
@@ -119,19 +110,19 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
 
 }  // namespace
 
-double cache_element(const Tensor& cache,
-                     int64_t head_dim,
-                     float scale,
-                     int64_t block,
-                     int64_t head,
-                     int64_t slot,
-                     int64_t i) {
+std::vector<double> cache_row(const Tensor& cache,
+                              int64_t head_dim,
+                              float scale,
+                              const RowIndex& index) {
+  std::vector<double> row = row_elements(cache, index);
   if (cache.size(3) > head_dim) {
-    const int64_t row = (block * cache.size(1) + head) * cache.size(2) + slot;
-    std::memcpy(&scale, cache.data_as<char>() + row * cache.size(3) + head_dim, sizeof scale);
+    const int64_t n = (index.i * cache.size(1) + index.j) * cache.size(2) + index.k;
+    std::memcpy(&scale, cache.data_as<char>() + n * cache.size(3) + head_dim, sizeof scale);
   }
-  const double code = element(cache, block, head, slot, i);
-  return dtype_bytes(cache.dtype()) == 1 ? code * scale : code;
+  if (dtype_bytes(cache.dtype()) == 1) {
+    for (double& element : row) element *= scale;
+  }
+  return row;
 }
 
 void kv_write_ref(const Tensor& k,
