@@ -12,7 +12,7 @@ usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [-
   --quick      without the tests labelled slow
   --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
                tests labelled tsan under ThreadSanitizer
-  --mutants    afterwards: all planted bugs, not only an eightieth of them
+  --mutants    afterwards: all planted bugs, not only a few of them
   --delays     afterwards: the tests labelled tsan while their threads sleep for random moments at
                locks (scripts/test_with_delays.sh)
   --vllm       afterwards: 10,000 configurations and the tokens of tiny checkpoints against the real
@@ -65,7 +65,8 @@ report=()
 run_suite() {
   local preset="$1"
   shift
-  ctest --test-dir "build/$preset" --output-on-failure -j2 "$@" "${filter[@]}"
+  # One more test than cores: many wait for servers and timeouts.
+  ctest --test-dir "build/$preset" --output-on-failure -j "$(($(nproc 2>/dev/null || echo 1) + 1))" "$@" "${filter[@]}"
 }
 
 build_suite() {

@@ -3,9 +3,9 @@
 
     compiles_with_clang.py BUILD_FOLDER CLANG
 
-Sources are read in groups (`-fsyntax-only`), with the flags of BUILD_FOLDER: all of them, in half a minute on two cores. A
-source that compiled is not read again while it and what it includes stay as they are. Exit code 77 without clang. Uses only
-Python's standard library.
+Sources are read in groups (`-fsyntax-only`), with the flags of BUILD_FOLDER: at most MOST_GROUPS in one run, first those that
+changed lately, then others that depend on the number of commits. A source that compiled is not read again while it and what it
+includes stay as they are. Exit code 77 without clang. Uses only Python's standard library.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "architecture"))
 
 import compiled_sources  # noqa: E402
+import recent_changes  # noqa: E402
 import source_tree  # noqa: E402
 
 # The folders that CMakeLists.txt lists as DEPS, and the reading of HTTP requests.
@@ -27,6 +28,17 @@ PARSERS = re.compile(r"^src/reprise/(base|chat_template|compile/cache|structured
 TARGETS = re.compile(r"^tests/fuzz/(?!corpus_test)")
 # The definitions that CMakeLists.txt gives to libfuzzer_main.cpp, which only builds with REPRISE_BUILD_FUZZERS contain.
 MAIN = ("-DREPRISE_FUZZ_TARGET=json", "-DREPRISE_FUZZ_MICROSECONDS_PER_BYTE=20")
+
+# A group takes clang about six seconds of one core.
+MOST_GROUPS = 6
+
+
+def groups_of_run(unseen, flags):
+    groups = compiled_sources.groups_of_newest(unseen, flags, MOST_GROUPS)
+    newest = {source for group in groups for source in group}
+    others = compiled_sources.groups_of_all([source for source in unseen if source not in newest], flags)
+    start = recent_changes.number_of_commits() * MOST_GROUPS % max(len(others), 1)
+    return groups + (others[start:] + others[:start])[:MOST_GROUPS - len(groups)]
 
 
 def version_of(clang):
@@ -51,7 +63,7 @@ def main(build, clang):
     stamps = {source: seen / hashlib.sha256(repr((version, flags[source], source_tree.closure(source))).encode()).hexdigest()
               for source in flags}
     unseen = [source for source in sorted(flags) if not stamps[source].exists()]
-    groups = compiled_sources.groups_of_all(unseen, flags)
+    groups = groups_of_run(unseen, flags)
 
     def complaint(group):
         done = subprocess.run([clang, "-fsyntax-only", "-w", *old, *flags[group[0]], "-x", "c++", "-"],

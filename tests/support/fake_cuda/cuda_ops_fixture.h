@@ -44,14 +44,7 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
     fill(tensor, deviation);
     return tensor;
   }
-  void fill(const Tensor& tensor, double deviation) {
-    std::normal_distribution<double> normal(0, deviation);
-    for (const RowIndex& row : all_rows(tensor)) {
-      for (int64_t i = 0; i < tensor.size(-1); ++i) {
-        set_row_element(tensor, normal(random_), row, i);
-      }
-    }
-  }
+  void fill(const Tensor& tensor, double deviation) { fill_normal(tensor, random_, deviation); }
   Tensor ints(Shape shape, const std::vector<int32_t>& values) {
     Tensor tensor = make(shape, DType::i32);
     std::memcpy(tensor.data(), values.data(), values.size() * 4);

@@ -168,11 +168,7 @@ Tensor KernelTest::in_panels(const Tensor& matrix) {
 }
 
 void KernelTest::fill_random(const Tensor& tensor, double deviation) {
-  std::normal_distribution<double> normal(0.0, deviation);
-  const int64_t width = tensor.num_elements() == 0 ? 0 : tensor.size(-1);
-  for (const RowIndex& row : all_rows(tensor)) {
-    for (int64_t i = 0; i < width; ++i) set_row_element(tensor, normal(random_), row, i);
-  }
+  fill_normal(tensor, random_, deviation);
 }
 
 Tensor KernelTest::random(Shape shape, DType type, double deviation) {

@@ -156,4 +156,20 @@ void set_row_element(const Tensor& tensor, double value, const RowIndex& row, in
   }
 }
 
+void fill_normal(const Tensor& tensor, std::mt19937& random, double deviation) {
+  static const std::vector<double> table = [] {
+    std::mt19937 own;
+    std::normal_distribution<double> normal;
+    std::vector<double> numbers(size_t{1} << 16);
+    for (double& number : numbers) number = normal(own);
+    return numbers;
+  }();
+  const int64_t width = tensor.num_elements() == 0 ? 0 : tensor.size(-1);
+  for (const RowIndex& row : all_rows(tensor)) {
+    for (int64_t i = 0; i < width; ++i) {
+      set_row_element(tensor, table[random() % table.size()] * deviation, row, i);
+    }
+  }
+}
+
 }  // namespace reprise::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "reprise/tensor/tensor.h"
@@ -30,5 +31,8 @@ struct RowIndex {
 /// faster.
 [[nodiscard]] std::vector<double> row_elements(const Tensor& tensor, const RowIndex& row);
 void set_row_element(const Tensor& tensor, double value, const RowIndex& row, int64_t column);
+/// Fills the tensor with normal numbers. They come from a table of 65,536, because tests fill some
+/// gigabytes and std::normal_distribution needs a logarithm for each number.
+void fill_normal(const Tensor& tensor, std::mt19937& random, double deviation);
 
 }  // namespace reprise::kernels
