@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -59,6 +60,14 @@ class DeviceExecutor : public OpExecutor {
   /// States of recurrent layers of this type are computed in chunks of this many tokens, so prompts
   /// may be cut only at its multiples. 1: one token after the other.
   [[nodiscard]] virtual int state_chunk_tokens(DType /*dtype*/) const noexcept { return 1; }
+  /// Keeps the activations of products with float8 weights as they are, from now on. Without this
+  /// call a device may quantise them to float8 where it multiplies float8 faster than elements.
+  void keep_activations() noexcept { may_quantize_activations_ = false; }
+  [[nodiscard]] bool may_quantize_activations() const noexcept { return may_quantize_activations_; }
+  /// A sentence about products of many rows with weights of a codec of float8, where they take
+  /// longer on this device than others like it; empty if there is nothing to say. \pre nothing is
+  /// being captured
+  [[nodiscard]] virtual std::string remark_on(PanelFormat /*codec*/, DType /*dtype*/) { return {}; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }
@@ -104,6 +113,7 @@ class DeviceExecutor : public OpExecutor {
   const LaunchTable* launches_;
   AttentionPath attention_;
   RankGroups rank_groups_{};
+  bool may_quantize_activations_ = true;
   std::array<uint64_t, kNumOpCodes> num_ops_{};
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -14,12 +15,25 @@
 namespace reprise::kernels::cuda {
 namespace {
 
+/// What a call may change between a search and a product.
+struct Addresses {
+  const void* bias = nullptr;
+  const float* left_scale = nullptr;
+  const float* right_scale = nullptr;
+
+  friend bool operator==(const Addresses&, const Addresses&) = default;
+};
+
 struct Operation {
+  bool has_integers = false;
   bool is_left_transposed = false;
   bool is_right_transposed = false;
   bool has_bias = false;
-  const void* bias = nullptr;
+  bool has_fast_sums = false;
   cudaDataType_t bias_type = CUDA_R_32F;
+  int32_t left_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  int32_t right_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  Addresses at;
 
   friend bool operator==(const Operation&, const Operation&) = default;
 };
@@ -41,7 +55,7 @@ struct Preference {
 
 /// An operation with its layouts, for which a search found an algorithm.
 struct Search {
-  Operation operation;  // the bias does not matter
+  Operation operation;  // the addresses do not matter
   Layout left;
   Layout right;
   Layout out;
@@ -49,7 +63,18 @@ struct Search {
   bool was_used = false;
 };
 
-size_t element_bytes(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+size_t element_bytes(cudaDataType_t type) {
+  switch (type) {
+    case CUDA_R_32F:
+    case CUDA_R_32I:
+      return 4;
+    case CUDA_R_8I:
+    case CUDA_R_8F_E4M3:
+      return 1;
+    default:
+      return 2;
+  }
+}
 
 size_t bytes_of(const Layout& layout) {
   return (static_cast<size_t>(layout.stride) * (layout.columns - 1) + layout.rows) *
@@ -62,6 +87,8 @@ float read(const void* data, cudaDataType_t type, int64_t index) {
       return to_float(static_cast<const BFloat16*>(data)[index]);
     case CUDA_R_16F:
       return to_float(static_cast<const Float16*>(data)[index]);
+    case CUDA_R_8F_E4M3:
+      return to_float(static_cast<const Float8E4M3*>(data)[index]);
     default:
       return static_cast<const float*>(data)[index];
   }
@@ -78,6 +105,59 @@ void write(void* data, cudaDataType_t type, int64_t index, float value) {
     default:
       static_cast<float*>(data)[index] = value;
   }
+}
+
+constexpr uint64_t kScaledGroup = 128;
+
+bool has_mode(const Operation& operation, cublasLtMatmulMatrixScale_t mode) {
+  return operation.left_mode == mode && operation.right_mode == mode;
+}
+
+/// The first column of the table of cublasLtMatmul() that a call violates; nullptr: none. cuBLAS
+/// library documentation of CUDA 13: "cublasLtMatmul()" and "Narrow Precision Data Types Usage".
+const char* refusal(const Operation& operation,
+                    const Layout& left,
+                    const Layout& right,
+                    const Layout& out,
+                    int capability) {
+  const bool is_transposed_left = operation.is_left_transposed && !operation.is_right_transposed;
+  const bool has_scales = operation.at.left_scale != nullptr || operation.at.right_scale != nullptr;
+  const auto are_multiples = [](std::initializer_list<uint64_t> numbers, uint64_t of) {
+    return std::ranges::all_of(numbers, [&](uint64_t number) { return number % of == 0; });
+  };
+  const auto stride = [](const Layout& layout) { return static_cast<uint64_t>(layout.stride); };
+  if (left.type != right.type) return "operands of two types";
+  if (operation.has_integers || left.type == CUDA_R_8I || out.type == CUDA_R_32I) {
+    if (!operation.has_integers || left.type != CUDA_R_8I || out.type != CUDA_R_32I) {
+      return "int8, sums and results of other types than int32";
+    }
+    if (!is_transposed_left || has_scales || operation.has_bias) return "int8: not in TN, or more";
+    return are_multiples({left.columns, left.rows, stride(left), stride(right), stride(out)}, 4)
+               ? nullptr
+               : "int8: sizes that are no multiples of 4";
+  }
+  if (left.type != CUDA_R_8F_E4M3) {
+    return has_scales || operation.has_fast_sums ? "scales of wide types" : nullptr;
+  }
+  if (capability < 89) return "float8: the GPU has none";
+  if (!is_transposed_left) return "float8: not in TN";
+  const uint64_t out_bytes = element_bytes(out.type);
+  if (!are_multiples(
+          {left.columns, left.rows, stride(left), stride(right), stride(out) * out_bytes}, 16)) {
+    return "float8: sizes that are no multiples of 16";
+  }
+  const bool is_wide = out.type == CUDA_R_32F;
+  if (operation.has_bias && operation.bias_type != (is_wide ? CUDA_R_16BF : out.type)) {
+    return "float8: a bias of another type";
+  }
+  if (has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F)) return nullptr;
+  if (capability != 90) return "float8: scales that only Hopper takes";
+  if (has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)) return nullptr;
+  if (!has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)) return "float8: other scales";
+  if (operation.has_fast_sums) return "float8: fast sums of groups";
+  return are_multiples({left.columns, right.columns}, 4)
+             ? nullptr
+             : "float8: groups need numbers of rows that are multiples of 4";
 }
 
 /// One matrix product with all arguments of its call.
@@ -106,6 +186,7 @@ struct Product {
       if (is_transposed) std::swap(row, column);
       return static_cast<int64_t>(row) + static_cast<int64_t>(column) * layout.stride;
     };
+    if (operation.has_integers) return run_integers();
     const auto sum_of = [&](uint64_t row, uint64_t column, uint64_t begin, uint64_t end) {
       float sum = 0;
       for (uint64_t k = begin; k < end; ++k) {
@@ -113,6 +194,21 @@ struct Product {
                read(right,
                     right_layout.type,
                     at(right_layout, operation.is_right_transposed, k, column));
+      }
+      return sum;
+    };
+    const auto scaled_sum_of = [&](uint64_t row, uint64_t column) {
+      const float* l = operation.at.left_scale;
+      const float* r = operation.at.right_scale;
+      if (l == nullptr) return sum_of(row, column, 0, depth());
+      if (has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)) {
+        return l[row] * r[column] * sum_of(row, column, 0, depth());
+      }
+      float sum = 0;
+      for (uint64_t k = 0; k < depth(); k += kScaledGroup) {
+        const uint64_t group = k / kScaledGroup;
+        sum += l[group * out_layout.rows + row] * r[group * out_layout.columns + column] *
+               sum_of(row, column, k, std::min(k + kScaledGroup, depth()));
       }
       return sum;
     };
@@ -126,12 +222,26 @@ struct Product {
     for (uint64_t i = 0; i < results; ++i) {
       const uint64_t row = i % out_layout.rows;
       const uint64_t column = i / out_layout.rows;
-      float sum =
-          parts != nullptr ? parts[i] + parts[results + i] : sum_of(row, column, 0, depth());
+      float sum = parts != nullptr ? parts[i] + parts[results + i] : scaled_sum_of(row, column);
       if (operation.has_bias) {
-        sum += read(operation.bias, operation.bias_type, static_cast<int64_t>(row));
+        sum += read(operation.at.bias, operation.bias_type, static_cast<int64_t>(row));
       }
       write(out, out_layout.type, at(out_layout, false, row, column), sum);
+    }
+  }
+  /// \pre the left operand is transposed, and the right one is not
+  void run_integers() const {
+    const auto* codes = static_cast<const int8_t*>(left);
+    const auto* more = static_cast<const int8_t*>(right);
+    for (uint64_t column = 0; column < out_layout.columns; ++column) {
+      for (uint64_t row = 0; row < out_layout.rows; ++row) {
+        int32_t sum = 0;
+        for (uint64_t k = 0; k < depth(); ++k) {
+          sum += int32_t{codes[row * static_cast<uint64_t>(left_layout.stride) + k]} *
+                 more[column * static_cast<uint64_t>(right_layout.stride) + k];
+        }
+        static_cast<int32_t*>(out)[column * static_cast<uint64_t>(out_layout.stride) + row] = sum;
+      }
     }
   }
 };
@@ -148,6 +258,7 @@ struct FakeCublasLt::State {
   uint64_t num_divided = 0;
   size_t num_objects = 0;
   bool refuses = false;
+  int capability = 90;
 
   /// Returns the status that the call must return at once, or success to continue.
   cublasStatus_t enter(const char* call, bool is_allowed_in_captures = false) {
@@ -211,8 +322,10 @@ cublasStatus_t matmul_desc_create(cublasLtMatmulDesc_t* handle,
                                   cublasComputeType_t compute,
                                   cudaDataType_t scale) {
   FAKE_ENTER("cublasLtMatmulDescCreate");
-  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
-  return make(handle, Operation());
+  const bool has_integers = compute == CUBLAS_COMPUTE_32I;
+  if (!has_integers && compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_INVALID_VALUE;
+  if (scale != (has_integers ? CUDA_R_32I : CUDA_R_32F)) return CUBLAS_STATUS_INVALID_VALUE;
+  return make(handle, Operation{.has_integers = has_integers});
 }
 cublasStatus_t matmul_desc_destroy(cublasLtMatmulDesc_t handle) {
   return destroy_object<Operation>(handle, "cublasLtMatmulDescDestroy");
@@ -223,11 +336,15 @@ cublasStatus_t matmul_desc_set_attribute(cublasLtMatmulDesc_t handle,
                                          size_t bytes) {
   FAKE_ENTER("cublasLtMatmulDescSetAttribute", true);
   auto& operation = object_of<Operation>(handle);
-  if (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER) {
-    if (bytes != sizeof(void*)) return CUBLAS_STATUS_INVALID_VALUE;
-    std::memcpy(&operation.bias, value, bytes);
+  const auto copy = [&](auto& member) {
+    if (bytes != sizeof member) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&member, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
-  }
+  };
+  if (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return copy(operation.at.bias);
+  if (name == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) return copy(operation.at.left_scale);
+  if (name == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) return copy(operation.at.right_scale);
+  if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return copy(operation.has_fast_sums);
   int32_t number = 0;
   if (bytes != sizeof number) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&number, value, bytes);
@@ -243,6 +360,12 @@ cublasStatus_t matmul_desc_set_attribute(cublasLtMatmulDesc_t handle,
       break;
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       operation.bias_type = static_cast<cudaDataType_t>(number);
+      break;
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      operation.left_mode = number;
+      break;
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      operation.right_mode = number;
       break;
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
@@ -320,6 +443,13 @@ cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
   *num_found = 0;
   if (fake->refuses) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (num_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  if (refusal(object_of<Operation>(operation),
+              object_of<Layout>(left),
+              object_of<Layout>(right),
+              object_of<Layout>(out),
+              fake->capability) != nullptr) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   results[0] = {};
   results[0].state = CUBLAS_STATUS_SUCCESS;
   results[0].workspaceSize = object_of<Preference>(preference).workspace_bytes;
@@ -337,7 +467,7 @@ cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
 /// the result.
 bool serves(
     const Search& search, Operation operation, const Layout& left, Layout right, Layout out) {
-  operation.bias = search.operation.bias;
+  operation.at = search.operation.at;
   if (out.columns > search.out.columns) return false;
   out.columns = search.out.columns;
   right.columns = search.right.columns;
@@ -359,11 +489,31 @@ cublasStatus_t algo_check(cublasLtHandle_t,
               object_of<Operation>(operation),
               object_of<Layout>(left),
               object_of<Layout>(right),
-              object_of<Layout>(out))) {
+              object_of<Layout>(out)) ||
+      refusal(object_of<Operation>(operation),
+              object_of<Layout>(left),
+              object_of<Layout>(right),
+              object_of<Layout>(out),
+              fake->capability) != nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   result->workspaceSize = search.preference.workspace_bytes;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+/// Scales must be memory of the driver, and aligned to 16 bytes.
+void require_scales(const Product& product, const Search& search) {
+  const auto& [operation, at] = std::tie(product.operation, product.operation.at);
+  if (at.left_scale == nullptr) return;
+  const uint64_t groups = has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)
+                              ? (product.depth() + kScaledGroup - 1) / kScaledGroup
+                              : 1;
+  fake->require_aligned("the scales of the left operand", at.left_scale, search);
+  fake->require_aligned("the scales of the right operand", at.right_scale, search);
+  fake->require_owned(
+      "the scales of the left operand", at.left_scale, groups * product.out_layout.rows * 4);
+  fake->require_owned(
+      "the scales of the right operand", at.right_scale, groups * product.out_layout.columns * 4);
 }
 
 cublasStatus_t matmul(cublasLtHandle_t,
@@ -399,9 +549,19 @@ cublasStatus_t matmul(cublasLtHandle_t,
                                  product.out_layout)) {
     return fake->misuse("an algorithm that was found for another shape");
   }
-  if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) {
-    return fake->misuse("factors other than 1 and 0");
+  if (const char* reason = refusal(product.operation,
+                                   product.left_layout,
+                                   product.right_layout,
+                                   product.out_layout,
+                                   fake->capability);
+      reason != nullptr) {
+    return fake->misuse(reason);
   }
+  const bool are_factors_known =
+      product.operation.has_integers
+          ? *static_cast<const int32_t*>(alpha) == 1 && *static_cast<const int32_t*>(beta) == 0
+          : *static_cast<const float*>(alpha) == 1 && *static_cast<const float*>(beta) == 0;
+  if (!are_factors_known) return fake->misuse("factors other than 1 and 0");
   const uint32_t schemes = search.preference.reduction_schemes;
   const bool may_divide = product.out_layout.columns <= FakeCublasLt::kMostDividedColumns;
   if ((schemes & ~uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) != 0 ||
@@ -419,17 +579,19 @@ cublasStatus_t matmul(cublasLtHandle_t,
   fake->require_owned("the right operand", right, bytes_of(product.right_layout));
   fake->require_owned("the result", out, bytes_of(product.out_layout));
   if (product.operation.has_bias) {
-    fake->require_aligned("the bias", product.operation.bias, search);
+    fake->require_aligned("the bias", product.operation.at.bias, search);
     fake->require_owned("the bias",
-                        product.operation.bias,
+                        product.operation.at.bias,
                         product.out_layout.rows * element_bytes(product.operation.bias_type));
   }
+  require_scales(product, search);
   if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0 ||
       workspace_bytes < search.preference.workspace_bytes) {
     return fake->misuse("a workspace that is too small or not aligned to 256 bytes");
   }
   fake->require_owned("the workspace", workspace, workspace_bytes);
-  if (schemes != 0) {
+  // Only sums of wide types are divided here.
+  if (schemes != 0 && element_bytes(product.left_layout.type) > 1) {
     product.parts = static_cast<float*>(workspace);
     ++fake->num_divided;
   }
@@ -457,6 +619,7 @@ uint64_t FakeCublasLt::num_products() const noexcept { return state_->num_produc
 uint64_t FakeCublasLt::num_divided_products() const noexcept { return state_->num_divided; }
 uint64_t FakeCublasLt::num_searches() const noexcept { return state_->searches.size(); }
 size_t FakeCublasLt::num_objects() const noexcept { return state_->num_objects; }
+void FakeCublasLt::set_capability(int capability) noexcept { state_->capability = capability; }
 void FakeCublasLt::refuse(bool refuses) noexcept { state_->refuses = refuses; }
 
 }  // namespace reprise::kernels::cuda

@@ -9,9 +9,11 @@
 namespace reprise::kernels::cuda {
 
 /// A fake cuBLASLt for tests, on the host and on a fake driver's streams. It reads all matrices as
-/// column-major and sums over the depth in order, in float32. If it may, it divides a sum into two
-/// parts, which lie in the workspace in between; only results of up to kMostDividedColumns columns
-/// may have divided sums. An algorithm may be used for the
+/// column-major and sums over the depth in order: in float32, or in int32 for int8. If it may, it
+/// divides a sum of wide types into two parts, which lie in the workspace in between; only results
+/// of up to kMostDividedColumns columns may have divided sums. It takes int8 and float8 E4M3 with
+/// the sizes, formats and scales of the documentation, by the capability of the GPU, and finds no
+/// algorithm for others. An algorithm may be used for the
 /// shape for which it was found, with at most as many columns of the result, and for addresses with
 /// at least the given alignment; any other use is a misuse of the driver. During a capture, only
 /// products and descriptions are allowed, and the first use of an algorithm is a misuse too,
@@ -38,6 +40,9 @@ class FakeCublasLt {
   [[nodiscard]] uint64_t num_searches() const noexcept;
   /// The number of handles, descriptors and preferences that were not destroyed.
   [[nodiscard]] size_t num_objects() const noexcept;
+  /// The compute capability of the GPU: 80, 89, 90 (before this call) or 100. Float8 begins with
+  /// 89, and only 90 takes scales of rows and of groups.
+  void set_capability(int capability) noexcept;
   /// With true, a search finds no algorithm for any shape.
   void refuse(bool refuses) noexcept;
 

@@ -10,6 +10,7 @@
 #include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/eight_bit_product.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
@@ -117,6 +118,17 @@ std::vector<ScratchMemory> CudaExecutor::scratch() const {
       {.name = "counters of parts", .memory = arrived_.view(), .keeps_content = true}};
   if (gemm_ != nullptr) memory.push_back({.name = "cuBLASLt", .memory = gemm_->workspace()});
   return memory;
+}
+
+std::string CudaExecutor::remark_on(PanelFormat codec, DType dtype) {
+  if (gemm_ == nullptr || !may_quantize_activations()) return {};
+  if (can_multiply_in_eight_bits(*this, *gemm_, codec, dtype)) return {};
+  return fmt::format(
+      "cuBLASLt has no float8 products with the scales of {} for {}: these weights become {} for "
+      "prompts, which take as long as with unquantised weights",
+      codec_name(codec),
+      stream().device().name(),
+      dtype_name(dtype));
 }
 
 bool CudaExecutor::multiply(const Tensor& x,

@@ -55,6 +55,7 @@ class CudaExecutor final : public DeviceExecutor {
   }
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
   [[nodiscard]] int state_chunk_tokens(DType dtype) const noexcept override;
+  [[nodiscard]] std::string remark_on(PanelFormat codec, DType dtype) override;
 
  private:
   /// A function that launches a matrix product. If `norm` has a weight, x is normalised first;

@@ -177,11 +177,7 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
 #undef REPRISE_FLOAT_PANEL_KERNELS
 
 #define REPRISE_EXPAND_KERNELS(type) \
-  {&expand_panels_##type,            \
-   &expand_floats_##type,            \
-   &expand_int8_##type,              \
-   &dequantize_rows_##type,          \
-   &int8_elements_##type}
+  {&expand_panels_##type, &expand_floats_##type, &dequantize_rows_##type}
 ExpandKernels expand_kernels(DType dtype) {
   return pick<ExpandKernels>(dtype,
                              REPRISE_EXPAND_KERNELS(f32),
@@ -192,7 +188,14 @@ ExpandKernels expand_kernels(DType dtype) {
 
 const Kernel& group_rows_kernel() { return group_rows; }
 
-const Kernel& scale_int8_sums_kernel() { return scale_int8_sums; }
+const Kernel& panel_codes_kernel() { return panel_codes; }
+
+const Kernel& quantize_groups_kernel(DType dtype) {
+  return *pick<const Kernel*>(
+      dtype, &quantize_groups_f32, &quantize_groups_bf16, &quantize_groups_f16);
+}
+
+const Kernel& finish_sums_kernel() { return finish_sums; }
 
 std::span<const ChunkStateKernel> delta_chunk_kernels(DType dtype) {
   static constexpr ChunkStateKernel kBf16[] = {{&delta_chunks_64_bf16, 64},

@@ -84,17 +84,18 @@ struct PackedKernels {
 struct ExpandKernels {
   const device::Kernel* panels;
   const device::Kernel* floats;
-  const device::Kernel* int8;       // without scales
-  const device::Kernel* rows;       // of ActivationBlocks
-  const device::Kernel* int8_rows;  // without scales
+  const device::Kernel* rows;  // of ActivationBlocks
 };
 [[nodiscard]] ExpandKernels expand_kernels(DType dtype);
 
 /// Makes tiles of the rows of each expert.
 [[nodiscard]] const device::Kernel& group_rows_kernel();
 
-/// Scales the sums of a product of int8.
-[[nodiscard]] const device::Kernel& scale_int8_sums_kernel();
+/// What surrounds products of codes of eight bits (eight_bit_arguments.h). \throws InvalidArgument
+/// when `dtype` is not a float type
+[[nodiscard]] const device::Kernel& panel_codes_kernel();
+[[nodiscard]] const device::Kernel& quantize_groups_kernel(DType dtype);
+[[nodiscard]] const device::Kernel& finish_sums_kernel();
 
 /// A kernel for prompts of recurrent layers, and the longest keys that it takes.
 struct ChunkStateKernel {

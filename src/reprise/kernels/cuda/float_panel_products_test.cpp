@@ -277,6 +277,7 @@ TEST_P(CudaFloatPanels, products_of_many_rows_are_the_librarys) {
   if (machine_.is_real()) GTEST_SKIP() << "the fake counts products";
   CudaExecutor executor(
       *stream_, *pool_, {.num_multiprocessors = 4, .cublas_lt = &machine_.cublas_lt().api()});
+  executor.keep_activations();
   const Tensor weight = weight_of(PanelFormat::f8e4m3_rows, 64, 128);
   for (const int64_t rows : {64, 65}) {
     const Tensor x = random({rows, 128}, 0.05);

@@ -12,7 +12,15 @@
 
 namespace reprise::kernels::cuda {
 
-/// Matrix products of many rows by cuBLASLt.
+/// Scales of a product of float8 codes, which the library multiplies its sums with. Both operands
+/// have scales of the same kind, or none.
+struct CodeScales {
+  Tensor x;       // float32[num_tokens], or float32[in / 128, num_tokens]
+  Tensor weight;  // float32[out], or float32[in / 128, out]
+};
+
+/// Matrix products of many rows by cuBLASLt: of floats, of float8 codes (sums in float32) and of
+/// int8 codes (exact sums in int32).
 ///
 /// No choice happens in a capture. The first product with a weight's shape chooses algorithms for
 /// all numbers of rows by the library's heuristic: one for each power of two to which the rows are
@@ -27,6 +35,8 @@ class GemmLibrary {
   /// The smallest number of rows that the library computes. For fewer rows the project's own
   /// kernels are as fast, and include norms, residual sums and caches.
   static constexpr int64_t kFewestRows = 9;
+  /// With scales of groups, the number of rows must be a multiple of this.
+  static constexpr int64_t kGroupedRows = 4;
 
   /// \throws DeviceError, OutOfMemory
   GemmLibrary(const CublasLtApi& api, device::cuda::CudaStream& stream);
@@ -34,15 +44,24 @@ class GemmLibrary {
   GemmLibrary& operator=(const GemmLibrary&) = delete;
   ~GemmLibrary();
 
-  /// out = x weight^T + bias, rounded once to out's type (that of x, or float32).
+  /// out = x weight^T + bias, rounded once to out's type: that of x, or float32; of float8 codes
+  /// also bfloat16 or float16; of int8 codes only int32.
   /// \returns false and launches nothing for fewer than kFewestRows rows or more than 65,536, for
-  /// addresses that are not multiples of 16 bytes, and for shapes without an algorithm in the
-  /// library
+  /// addresses that are not multiples of 16 bytes, and for shapes, types and scales without an
+  /// algorithm in the library for this GPU
   /// \throws CaptureError for an algorithm whose first use would be in a capture, DeviceError
   [[nodiscard]] bool multiply(const Tensor& x,       // [num_tokens, in], rows may be strided
                               const Tensor& weight,  // [out, in]
                               const Tensor& bias,    // [out] or undefined
-                              const Tensor& out);    // [num_tokens, out], rows may be strided
+                              const Tensor& out,     // [num_tokens, out], rows may be strided
+                              const CodeScales& scales = {});
+  /// Whether multiply() with these operands will compute the product. It launches nothing.
+  /// \throws CaptureError for a shape that was not planned before a capture, DeviceError
+  [[nodiscard]] bool can_multiply(const Tensor& x,
+                                  const Tensor& weight,
+                                  const Tensor& bias,
+                                  const Tensor& out,
+                                  const CodeScales& scales = {});
 
   /// The scratch memory of all products.
   [[nodiscard]] device::BufferView workspace() const noexcept { return workspace_.view(); }
@@ -54,9 +73,11 @@ class GemmLibrary {
   static constexpr int kLastDividedPower = 7;  // up to 128 rows
   static constexpr int kLastPower = 16;
 
+  enum class ScaleMode : uint8_t { none, of_rows, of_groups };
+
   // The key for all numbers of rows: columns, depth, strides of x and out, types of x and out,
-  // whether with bias.
-  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, DType, DType, bool>;
+  // whether with bias, scales.
+  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, DType, DType, bool, ScaleMode>;
   struct Algorithm {
     cublasLtMatmulAlgo_t algorithm{};
     bool is_possible = false;
@@ -74,18 +95,31 @@ class GemmLibrary {
     cublasLtMatrixLayout_t weight = nullptr;
     cublasLtMatrixLayout_t x = nullptr;
     cublasLtMatrixLayout_t out = nullptr;
+    bool has_integer_sums = false;
+    int64_t row_step = 1;  // the number of rows must be a multiple
     std::array<Algorithm, kLastPower - kFirstPower + 1> algorithms;
   };
 
   Plan& plan_of(const Shape& shape);
+  /// A plan with an algorithm for these operands, or nullptrs.
+  struct Choice {
+    Plan* plan = nullptr;
+    Algorithm* algorithm = nullptr;
+  };
+  [[nodiscard]] Choice choose(const Tensor& x,
+                              const Tensor& weight,
+                              const Tensor& bias,
+                              const Tensor& out,
+                              const CodeScales& scales);
   void describe(const Shape& shape, Plan& plan) const;
+  void describe_scales(ScaleMode mode, Plan& plan) const;
   void choose_algorithms(Plan& plan) const;
   [[nodiscard]] Algorithm choose_algorithm(Plan& plan,
                                            int power,
                                            cublasLtMatmulPreference_t preference) const;
-  [[nodiscard]] bool can_multiply(Plan& plan,
-                                  int64_t num_rows,
-                                  const cublasLtMatmulAlgo_t& algorithm) const;
+  [[nodiscard]] bool serves(Plan& plan,
+                            int64_t num_rows,
+                            const cublasLtMatmulAlgo_t& algorithm) const;
   void set_rows(Plan& plan, int64_t num_rows) const;
   void launch(Plan& plan,
               Algorithm& algorithm,

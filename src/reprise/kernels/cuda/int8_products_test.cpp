@@ -1,10 +1,12 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "reprise/kernels/cuda/cuda_executor.h"
-#include "reprise/kernels/cuda/packed_expand.h"
+#include "reprise/kernels/cuda/eight_bit_product.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
 #include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/int8_panels.h"
@@ -133,7 +135,6 @@ TEST_P(CudaInt8, looks_up_rows_of_packed_tables) {
   }
 }
 
-// Codes are exact in every type, and so are these sums: below 2^24.
 TEST_P(CudaInt8, products_of_many_rows_are_the_librarys_and_have_the_same_bits) {
   if (machine_.is_real()) GTEST_SKIP() << "the fake counts products";
   CudaExecutor executor(
@@ -161,7 +162,7 @@ TEST_P(CudaInt8, products_of_many_rows_are_the_librarys_and_have_the_same_bits) 
   }
 }
 
-TEST_P(CudaInt8, expands_weights_in_pieces_for_the_library) {
+TEST_P(CudaInt8, weights_become_rows_in_pieces_for_the_library) {
   if (machine_.is_real()) GTEST_SKIP() << "the fake counts products";
   GemmLibrary library(machine_.cublas_lt().api(),
                       dynamic_cast<device::cuda::CudaStream&>(*stream_));
@@ -170,22 +171,46 @@ TEST_P(CudaInt8, expands_weights_in_pieces_for_the_library) {
   const Tensor scale = scales(1);
   const Tensor bias = random({96});
   const Tensor want = expected(x, weight, bias, scale, dtype());
-  for (const int64_t piece : {int64_t{1}, int64_t{48} * 192 * 4, kExpandedBytes}) {
+  using Case = std::pair<int64_t, uint64_t>;
+  for (const auto& [piece, products] : {Case{1, 6},
+                                        Case{int64_t{48} * 192, 2},
+                                        Case{int64_t{80} * 192, 2},
+                                        Case{kExpandedBytes, 1}}) {
     const uint64_t before = machine_.cublas_lt().num_products();
     const Tensor out = make({70, 96});
     ASSERT_TRUE(
-        multiply_expanded(executor_,
-                          library,
-                          {.x = x, .weight = weight, .out = out, .bias = bias, .scale = scale},
-                          piece));
+        multiply_in_eight_bits(executor_,
+                               library,
+                               {.x = x, .weight = weight, .out = out, .bias = bias, .scale = scale},
+                               piece));
     stream_->synchronize();
-    const bool has_four_bytes = dtype() == DType::f32;
-    EXPECT_EQ(machine_.cublas_lt().num_products() - before,
-              piece == 1                                   ? 6U
-              : piece == kExpandedBytes || !has_four_bytes ? 1U
-                                                           : 2U);
+    EXPECT_EQ(machine_.cublas_lt().num_products() - before, products);
     expect_same_bits(out, want);
   }
+  EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
+}
+
+// Float32 has no integers above 2^24 that are odd.
+TEST_P(CudaInt8, sums_above_2_to_the_24_are_exact_by_the_library_too) {
+  if (machine_.is_real()) GTEST_SKIP() << "the fake counts products";
+  CudaExecutor executor(
+      *stream_, *pool_, {.num_multiprocessors = 4, .cublas_lt = &machine_.cublas_lt().api()});
+  constexpr int64_t kDepth = 1280;
+  const Tensor weight = weight_of(32, kDepth);
+  const Tensor x = codes(65, kDepth);
+  std::ranges::fill(std::span(x.data_as<int8_t>(), 65 * kDepth), int8_t{127});
+  for (int64_t column = 0; column < 32; ++column) {
+    std::vector<int8_t> ones(kDepth, 127);
+    ones[static_cast<size_t>(column)] = 126;
+    set_int8_panel_column(weight, column, ones);
+  }
+  const Tensor scale = scales(65);
+  std::array<Tensor, 1> outputs;
+  const std::array<Tensor, 4> inputs{x, weight, Tensor{}, scale};
+  executor.execute({.code = OpCode::linear}, inputs, outputs);
+  stream_->synchronize();
+  EXPECT_EQ(machine_.cublas_lt().num_products(), 1U);
+  expect_same_bits(outputs[0], expected(x, weight, {}, scale, dtype()));
 }
 
 TEST_P(CudaInt8, touches_only_weights_before_the_kernels_ahead_are_done) {

@@ -196,9 +196,9 @@
   REPRISE_CUDA_QUANT_KERNELS(X, bf16, BFloat16)                                             \
   REPRISE_CUDA_QUANT_KERNELS(X, f16, Float16)                                               \
   REPRISE_CUDA_FLOAT_KERNELS(X, int8_embedding, EmbeddingArguments, 256, 0)                 \
-  REPRISE_CUDA_FLOAT_KERNELS(X, expand_int8, ExpandFloatsArguments, 256, 0)                 \
-  REPRISE_CUDA_FLOAT_KERNELS(X, int8_elements, Int8ElementsArguments, 256, 0)               \
-  X(scale_int8_sums, ScaleInt8SumsArguments, 256, 0, scale_int8_sums)                       \
+  X(panel_codes, PanelCodesArguments, 256, 0, panel_codes)                                  \
+  REPRISE_CUDA_FLOAT_KERNELS(X, quantize_groups, QuantizeGroupsArguments, 256, 0)           \
+  X(finish_sums, FinishSumsArguments, 256, 0, finish_sums)                                  \
   REPRISE_CUDA_FLOAT_KERNELS(X, quantize_blocks, QuantizeBlocksArguments, 256, 0)           \
   REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm_quantize_blocks, QuantizeBlocksArguments, 256, 64) \
   REPRISE_CUDA_FLOAT_KERNELS(X, block_embedding, EmbeddingArguments, 256, 0)                \

@@ -84,31 +84,6 @@ struct alignas(16) ExpandFloatsArguments {
   PanelFormat codec;
 };
 
-/// Codes of int8 as numbers, without their scale.
-struct alignas(16) Int8ElementsArguments {
-  const int8_t* x;
-  void* out;
-  int64_t count;  // a multiple of eight
-};
-
-/// out = sums * scale of the row * scale of the output + bias, for the outputs of a part of a
-/// weight in int8 panels.
-struct alignas(16) ScaleInt8SumsArguments {
-  const float* sums;  // [rows, columns]
-  const float* x_scale;
-  const void* weight;
-  const void* bias;  // of all outputs, or nullptr
-  void* out;         // [rows, out_stride]
-  int64_t x_scale_stride;
-  int64_t rows;
-  int64_t columns;
-  int64_t first;  // output
-  int64_t out_stride;
-  int64_t depth;
-  PackedType type;  // of the bias, and to which a product is rounded
-  PackedType out_type;
-};
-
 /// Rows of ActivationBlock as numbers.
 struct alignas(16) DequantizeRowsArguments {
   const void* x;

@@ -8,6 +8,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/eight_bit_product.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
 #include "reprise/kernels/cuda/packed_expand.h"
 #include "reprise/kernels/device_executor.h"
@@ -157,15 +158,22 @@ bool has_many_rows(const PackedCall& call, const PackedMachine& machine) {
   return machine.library != nullptr && call.x.size(0) >= kFewestExpandedRows;
 }
 
+/// Many rows by the library, in eight bits if it can.
+bool multiply_by_library(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  return has_many_rows(call, machine) &&
+         (multiply_in_eight_bits(run.executor, *machine.library, call) ||
+          multiply_expanded(run.executor, *machine.library, call));
+}
+
 /// A product of many rows by the library; undefined where it does not compute it.
-Tensor expanded_product(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+Tensor product_by_library(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   if (!has_many_rows(call, machine)) return {};
   Tensor product =
       run.executor.allocate({call.weight.dtype(), {call.x.size(0), call.weight.size(0)}});
-  const bool is_done = multiply_expanded(
-      run.executor,
-      *machine.library,
-      {.x = call.x, .weight = call.weight, .out = product, .bias = call.bias, .scale = call.scale});
+  const bool is_done = multiply_by_library(
+      run,
+      {.x = call.x, .weight = call.weight, .out = product, .bias = call.bias, .scale = call.scale},
+      machine);
   return is_done ? product : Tensor{};
 }
 
@@ -177,7 +185,7 @@ bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedM
   if (fits && rows <= kFragmentRows) {
     return launch_rows(run, *kernels.silu_and_mul, kFragmentRows, call, machine);
   }
-  Tensor product = expanded_product(run, call, machine);
+  Tensor product = product_by_library(run, call, machine);
   if (!product.defined() && !fits) return launch_dots(run, *kernels.silu_and_mul_dots, call);
   if (!product.defined()) {
     product = run.executor.allocate({call.weight.dtype(), {rows, call.weight.size(0)}});
@@ -322,12 +330,11 @@ bool can_multiply_experts(const Tensor& x, const Tensor& weight) {
 
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   if (call.residual.defined()) {
-    const Tensor product = expanded_product(run, call, machine);
+    const Tensor product = product_by_library(run, call, machine);
     if (product.defined()) {
       return launch_add(run.stream, run.kernels, call.residual, product, call.out);
     }
-  } else if (has_many_rows(call, machine) &&
-             multiply_expanded(run.executor, *machine.library, call)) {
+  } else if (multiply_by_library(run, call, machine)) {
     return true;
   }
   return launch_own(run, call, machine);

@@ -27,18 +27,33 @@ REPRISE_DEVICE uint32_t largest_of_team(uint32_t value, const Team& team) {
   return value;
 }
 
-REPRISE_DEVICE uint32_t bits_of_code(int8_t code) { return static_cast<uint8_t>(code); }
-REPRISE_DEVICE uint32_t bits_of_code(Float8E4M3 code) { return code.bits; }
+/// The codes of two numbers, the first one in the low bits.
+REPRISE_DEVICE uint32_t two_codes(const int8_t*, float first, float second) {
+  int8_t codes[2];
+  store_element(codes, first);
+  store_element(codes + 1, second);
+  return static_cast<uint8_t>(codes[0]) | uint32_t{static_cast<uint8_t>(codes[1])} << 8;
+}
+REPRISE_DEVICE uint32_t two_codes(const Float8E4M3*, float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint16_t codes;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+  return codes;
+#else
+  Float8E4M3 codes[2];
+  store_element(codes, first);
+  store_element(codes + 1, second);
+  return codes[0].bits | uint32_t{codes[1].bits} << 8;
+#endif
+}
 
 /// Stores up to eight quantised numbers.
 template <typename Q>
 REPRISE_DEVICE void store_codes(Q* q, int64_t count, const float (&values)[kColumns], float scale) {
   uint32_t words[2] = {};
   REPRISE_UNROLL
-  for (int i = 0; i < kColumns; ++i) {
-    Q code;
-    store_element(&code, values[i] / scale);
-    words[i / 4] |= bits_of_code(code) << (i % 4 * 8);
+  for (int i = 0; i < kColumns; i += 2) {
+    words[i / 4] |= two_codes(q, values[i] / scale, values[i + 1] / scale) << (i % 4 * 8);
   }
   if (count >= kColumns && reinterpret_cast<uintptr_t>(q) % 4 == 0) {
     auto* out = reinterpret_cast<uint32_t*>(q);
@@ -50,6 +65,13 @@ REPRISE_DEVICE void store_codes(Q* q, int64_t count, const float (&values)[kColu
   for (int i = 0; i < kColumns && i < count; ++i) {
     out[i] = static_cast<uint8_t>(words[i / 4] >> (i % 4 * 8));
   }
+}
+
+/// The scale of numbers whose largest magnitude is given, for codes of Q.
+template <typename Q>
+REPRISE_DEVICE float scale_of_largest(float magnitude, const Q* q) {
+  const bool is_tiny = magnitude < kSmallestQuantizedMagnitude;  // false for a NaN
+  return (is_tiny ? kSmallestQuantizedMagnitude : magnitude) / largest_of(q);
 }
 
 /// Quantises a row, by all threads of a team. `values_of(column, count, values)` gives up to eight
@@ -67,9 +89,7 @@ REPRISE_DEVICE void quantize_whole_row(
       largest = magnitude > largest ? magnitude : largest;
     }
   });
-  const float magnitude = float_of(largest_of_team(largest, team));
-  const bool is_tiny = magnitude < kSmallestQuantizedMagnitude;  // false for a NaN
-  const float scale = (is_tiny ? kSmallestQuantizedMagnitude : magnitude) / largest_of(q);
+  const float scale = scale_of_largest(float_of(largest_of_team(largest, team)), q);
   for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
     float values[kColumns];
     values_of(column, count, values);
