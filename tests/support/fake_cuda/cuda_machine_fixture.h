@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,12 @@ class CudaMachine {
   /// \pre !is_real()
   [[nodiscard]] device::cuda::FakeDriver& driver() noexcept { return *driver_; }
   [[nodiscard]] FakeCublasLt& cublas_lt() noexcept { return *cublas_lt_; }
+  /// The fake's functions, or those of the library beside a real GPU; nullptr: there is none.
+  [[nodiscard]] const CublasLtApi* cublas_lt_api() {
+    if (!is_real()) return &cublas_lt_->api();
+    if (!loaded_) loaded_ = load_cublas_lt();
+    return loaded_->reason.empty() ? &loaded_->api : nullptr;
+  }
   [[nodiscard]] device::Device& device() noexcept { return *device_; }
 
   /// A pool whose memory the host reads and writes while no work runs.
@@ -81,6 +88,7 @@ class CudaMachine {
  private:
   std::unique_ptr<device::cuda::FakeDriver> driver_;
   std::unique_ptr<FakeCublasLt> cublas_lt_;
+  std::optional<LoadedCublasLt> loaded_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<PageLockedMemory> page_locked_;
 };

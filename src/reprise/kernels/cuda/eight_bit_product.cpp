@@ -11,8 +11,8 @@
 namespace reprise::kernels::cuda {
 namespace {
 
-/// A product of codes. Everything is allocated before anything is launched, because the library
-/// says by the types, shapes and places whether it computes a product.
+/// A product of codes. It is planned before anything is launched, because the library says by
+/// types, shapes and alignments whether it computes a product.
 class EightBitProduct {
  public:
   EightBitProduct(DeviceExecutor& executor,
@@ -22,6 +22,10 @@ class EightBitProduct {
 
   /// Whether the library computes `count` outputs.
   [[nodiscard]] bool is_possible(int64_t count) { return plan(0, count).is_possible; }
+  /// Bytes of what the library reads or writes for an output: its codes, or its sums.
+  [[nodiscard]] int64_t bytes_of_output(int64_t count) {
+    return std::max(depth_, plan(0, count).has_sums ? rows_ * 4 : 0);
+  }
   void quantize_rows();
   /// Computes `count` outputs from `first` on.
   void multiply(int64_t first, int64_t count);
@@ -105,7 +109,9 @@ EightBitProduct::Piece EightBitProduct::plan(int64_t first, int64_t count) {
     if (!has_groups()) piece.scales = {};
   }
   piece.has_sums = true;
-  piece.out = executor_.allocate({is_integer() ? DType::i32 : DType::f32, {rows_, count}});
+  // Of the sums the library is told the type, the shape and an alignment before they have memory.
+  piece.out = Tensor::borrow(
+      {is_integer() ? DType::i32 : DType::f32, {rows_, count}}, codes_.data(), executor_);
   piece.is_possible = is_possible({});
   return piece;
 }
@@ -178,7 +184,8 @@ void EightBitProduct::finish(const Piece& piece, int64_t first) const {
 }
 
 void EightBitProduct::multiply(int64_t first, int64_t count) {
-  const Piece piece = plan(first, count);
+  Piece piece = plan(first, count);
+  if (piece.has_sums) piece.out = executor_.allocate(piece.out.type());
   unpack(piece, first);
   const bool is_done = library_.multiply(
       x_, piece.codes, piece.has_sums ? Tensor{} : piece.bias, piece.out, piece.scales);
@@ -202,9 +209,13 @@ bool multiply_in_eight_bits(DeviceExecutor& executor,
   if (!has_codes(call, executor)) return false;
   const int64_t outputs = call.weight.size(0);
   // Whole panels, so that pieces of biases and results are aligned.
-  const int64_t most = std::max(piece_bytes / call.weight.size(1) / kPanelColumns, int64_t{1});
-  const int64_t piece = std::min(most * kPanelColumns, outputs);
-  EightBitProduct product(executor, library, call, piece);
+  const auto piece_of = [&](int64_t bytes_of_output) {
+    const int64_t panels = std::max(piece_bytes / bytes_of_output / kPanelColumns, int64_t{1});
+    return std::min(panels * kPanelColumns, outputs);
+  };
+  const int64_t most = piece_of(call.weight.size(1));
+  EightBitProduct product(executor, library, call, most);
+  const int64_t piece = piece_of(product.bytes_of_output(most));
   const int64_t last = outputs % piece;
   if (!product.is_possible(piece) || (last > 0 && !product.is_possible(last))) return false;
   product.quantize_rows();
