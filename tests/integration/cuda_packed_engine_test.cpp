@@ -220,6 +220,38 @@ TEST_P(CudaPackedEngine, replays_with_the_bits_of_eager_steps) {
   }
 }
 
+// With more than 64 rows the library multiplies codes with codes.
+TEST(CudaEightBitEngine, prompts_are_quantised_unless_the_checkpoint_asks_for_elements) {
+  const QuantisedModel model(kHead64Config, LoadQuantization::fp8);
+  CudaEngineMachine machine;
+  TinyEngineOptions options = options_of(model, kHead64Config);
+  options.max_num_tokens = 80;
+  options.dtype = DType::f32;
+  options.compilation.cudagraph_capture_sizes = std::vector<int32_t>{4, 72, 80};
+  TinyEngine cpu(options);
+  TinyEngine cuda(machine.options(options));
+  for (const auto& record : cuda.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+  cpu.randomize_kv(3);
+  const std::vector<std::byte> kv = cpu.save_kv();
+  const TestBatch batch(Mix::prefill, 71, 4, 5);
+  const cudagraph::Decision eager{.descriptor = {.num_tokens = batch.facts().num_tokens}};
+  const auto distances = [&] {
+    const Outcome want = run(cpu, batch, eager, CudagraphRuntimeMode::NONE, kv);
+    const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
+    return distances_of(got.logits, want.logits, 97);
+  };
+  const Distances quantised = distances();
+  EXPECT_GT(quantised.median, 1e-3);
+  EXPECT_LT(quantised.largest, 0.2);
+  const cudagraph::Decision decision = cuda.runner().dispatcher().dispatch(batch.facts());
+  ASSERT_NE(decision.mode, CudagraphRuntimeMode::NONE);
+  expect_same_bits(run(cuda, batch, decision, CudagraphRuntimeMode::NONE, kv),
+                   run(cuda, batch, decision, decision.mode, kv),
+                   describe(Mix::prefill, 71, decision));
+  cuda.execution().executor().keep_activations();
+  EXPECT_LT(distances().largest, 1e-4);
+}
+
 TEST(CudaPackedExperts, in_float8_stay_packed_and_compute_what_the_cpu_computes) {
   const weights::DummyWeights dummy(
       weights::parse_model_config(kMixtureConfig, "config.json").config, 7);

@@ -318,6 +318,14 @@ bool Parameters::has_block_panels() const {
   });
 }
 
+bool Parameters::has_codec(PanelFormat codec) const {
+  return std::ranges::any_of(origins_, [&](const Origin& origin) {
+    const WeightFamily family = origin.plan.family();
+    return (family == WeightFamily::int8_panels || family == WeightFamily::float_panels) &&
+           origin.plan.type.layout.codec == codec;
+  });
+}
+
 void Parameters::copy_to_host() {
   std::vector<std::unique_ptr<std::byte[]>> copy;
   try {

@@ -137,6 +137,8 @@ class Parameters {
 
   /// Whether a matrix is packed in blocks (tensor/block_panels.h).
   [[nodiscard]] bool has_block_panels() const;
+  /// Whether a matrix is packed in this codec of int8_panels or float_panels.
+  [[nodiscard]] bool has_codec(PanelFormat codec) const;
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address that a graph may have been recorded with.

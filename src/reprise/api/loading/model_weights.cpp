@@ -72,6 +72,21 @@ std::unique_ptr<models::CausalLM> make_model(const EngineArgs& args,
   return model;
 }
 
+/// Says what many rows of float8 weights are multiplied with, where a device has a choice. The
+/// models that share an executor all keep their activations if one of them must.
+void settle_activations(const weights::QuantizationConfig& quantization,
+                        runner::Execution& execution,
+                        const models::Parameters& weights,
+                        StartupReport& report) {
+  kernels::DeviceExecutor& executor = execution.executor();
+  if (quantization.keeps_activations) executor.keep_activations();
+  for (const PanelFormat codec : {PanelFormat::f8e4m3_rows, PanelFormat::f8e4m3_g128}) {
+    if (!weights.has_codec(codec)) continue;
+    std::string remark = executor.remark_on(codec, weights.dtype());
+    if (!remark.empty()) report.warnings.push_back(std::move(remark));
+  }
+}
+
 }  // namespace
 
 ModelWeights load_model_weights(EngineArgs& args,
@@ -109,6 +124,7 @@ ModelWeights load_model_weights(EngineArgs& args,
                     reason));
   }
   append_warnings(report.warnings, warnings_of_invariance(args, device, *weights.parameters));
+  settle_activations(options.config.quantization, *device.execution, *weights.parameters, report);
   packed.keep(*weights.parameters);
   report.weight_bytes = weights.parameters->total_bytes();
   report.weights_seconds =

@@ -330,6 +330,24 @@ TEST(QuantizationConfig, finds_activations_with_a_scale_in_the_checkpoint) {
   EXPECT_FALSE(has_static_int8(group("a", R"("strategy":"tensor","symmetric":false)")));
 }
 
+TEST(QuantizationConfig, finds_float8_weights_whose_activations_stay_as_they_are) {
+  const auto keeps_activations = [](const char* weights, const char* inputs) {
+    const std::string text =
+        fmt::format(R"({{"quantization_config":{{"quant_method":"compressed-tensors",
+        "format":"float-quantized","config_groups":{{"a":{{"weights":{},"input_activations":{}}}}}}}}})",
+                    weights,
+                    inputs);
+    return read_config(text.c_str()).keeps_activations;
+  };
+  const char* float8 = R"({"num_bits":8,"type":"float","strategy":"tensor","dynamic":true})";
+  const char* int8 = R"({"num_bits":8,"type":"int","strategy":"token","dynamic":true})";
+  EXPECT_FALSE(keeps_activations(float8, float8));
+  EXPECT_TRUE(keeps_activations(float8, "null"));
+  EXPECT_TRUE(keeps_activations(float8, int8));
+  EXPECT_FALSE(keeps_activations(int8, "null"));
+  EXPECT_FALSE(read_config(R"({"quantization_config":{"quant_method":"fp8"}})").keeps_activations);
+}
+
 TEST(QuantizationConfig, names_what_it_cannot_read) {
   const auto message = [](const char* text) { return message_of([&] { read_config(text); }); };
   for (const auto& [text, wanted] : std::vector<std::pair<const char*, const char*>>{

@@ -111,6 +111,15 @@ bool has_int8_inputs(const ConfigReader& group, std::string_view strategy, bool 
          inputs->boolean("symmetric").value_or(true);
 }
 
+// Whether a group has float8 weights, but does not ask for float8 activations.
+bool keeps_activations_of(const ConfigReader& group) {
+  const auto is_float8 = [](const std::optional<ConfigReader>& numbers) {
+    return numbers && numbers->integer("num_bits", 1, 64).value_or(8) == 8 &&
+           numbers->string("type").value_or("int") == "float";
+  };
+  return is_float8(group.object("weights")) && !is_float8(group.object("input_activations"));
+}
+
 // Whether the member "kv_cache_scheme" asks for keys and values in float8.
 bool has_float8_scheme(const ConfigReader& reader) {
   const std::optional<ConfigReader> cache = reader.object("kv_cache_scheme");
@@ -138,6 +147,7 @@ QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
       if (group_reader.string("format")) require_format(group_reader);
       const std::optional<ConfigReader> weights = group_reader.object("weights");
       if (weights) read_block_size(*weights, "block_structure", config);
+      config.keeps_activations = config.keeps_activations || keeps_activations_of(group_reader);
       config.has_int8_tokens =
           config.has_int8_tokens && has_int8_inputs(group_reader, "token", true);
       config.has_static_int8 =

@@ -37,6 +37,9 @@ struct QuantizationConfig {
   bool has_int8_tokens = false;
   /// The same with one scale for each projection, stored in the checkpoint ("input_scale").
   bool has_static_int8 = false;
+  /// compressed-tensors: float8 weights meet activations that are not quantised (W8A16). Otherwise
+  /// checkpoints in float8 are made for activations in float8 (W8A8).
+  bool keeps_activations = false;
   bool has_float8_cache = false;  // the checkpoint contains scales of a float8 KV cache
 
   bool operator==(const QuantizationConfig&) const = default;
