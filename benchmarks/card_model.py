@@ -2,8 +2,9 @@
 """Predicts the time of a decode step on an H200, node by node, so that a change of CUDA kernels can be judged without a card.
 
     card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped] [--attention own|roof]
-                              [--weights bfloat16|int4_g128|q4_k|...]
+                              [--weights bfloat16|int4_g128|q4_k|...] [--prompt TOKENS]
 
+With --prompt it predicts a prompt of so many tokens instead, alone in a step, for weights in bfloat16, float8 and int8.
 CONFIG.JSON is the configuration of a dense model. --weights says how the matrices of its layers are stored; the head is bfloat16.
 No card has run packed products: their times are those of bfloat16 with fewer bytes, or of the instructions that they need. `own` and `library` are the kernels as measured on an H200
 (results/2026-11-28-h200.json); `overlapped` is a chain of kernels that only read, where each starts before the one before has
@@ -60,6 +61,13 @@ PRODUCTS = {
     "overlapped": ProductKernel(0.1, 0.0, 4.58, 0.0),
 }
 
+# Prompts. FLOP/us of large products: bfloat16 as measured. Eight bits are not: cuBLAS took 310 us for 4176 x 12288 x 4096 in
+# float8 on an H100, 1,356 TFLOP/s (github.com/pytorch/FBGEMM/pull/2764), and int8 has the same peak by the datasheet.
+PEAKS = {"bfloat16": 815e6, "f8e4m3_rows": 1350e6, "f8e4m3_g128": 1350e6, "int8_rows": 1350e6}
+PROMPT_ATTENTION = 286e6  # FLOP/us of the own kernel, measured at 4,096 tokens with heads of 128
+# MB/us of kernels that read and write rows: chosen so that 4,096 tokens take as long as was measured at 8B.
+ROW_BANDWIDTH = 2.5
+
 POSITIONS_PER_PART = 256  # of the own attention kernel; a block takes one part of a request and a head of keys
 BLOCKS_AT_ONCE = 264  # two on each of 132 multiprocessors
 
@@ -104,6 +112,39 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
     ]
 
 
+def prompt_parts(config, tokens, weights="bfloat16"):
+    """(name, us of all layers) of a prompt of `tokens` tokens, in a step of its own."""
+    hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    head_dim = config.get("head_dim") or hidden // heads
+    qkv = (heads + 2 * kv_heads) * head_dim
+    shapes = ((qkv, hidden), (hidden, heads * head_dim), (2 * inner, hidden), (hidden, inner))
+    elements = sum(outputs * depth for outputs, depth in shapes)
+    # Two norms with residual sums read two rows and write two; rope reads and writes; silu reads gates and ups.
+    rows = tokens * (2 * 4 * hidden + 2 * qkv + 3 * inner) * BYTES
+    parts = [("products", 2 * tokens * elements / PEAKS[weights]),
+             ("attention", 2 * heads * head_dim * tokens**2 / PROMPT_ATTENTION),
+             ("norms, rope, silu", rows / 1e6 / ROW_BANDWIDTH)]
+    if weights != "bfloat16":
+        parts.append(("panels to rows of codes", 2 * elements * CODECS[weights] / 1e6 / BANDWIDTH))
+    if weights.startswith("f8"):
+        parts.append(("quantised rows", tokens * sum(depth for _, depth in shapes) * (BYTES + 1) / 1e6 / ROW_BANDWIDTH))
+    if weights == "int8_rows":  # the norms and silu quantise; sums of int32 become products
+        parts.append(("sums to products", tokens * sum(outputs for outputs, _ in shapes) * (4 + 4 + BYTES) / 1e6 / ROW_BANDWIDTH))
+    return [(name, layers * us) for name, us in parts]
+
+
+def print_prompt(config, tokens):
+    names = ["products", "attention", "norms, rope, silu", "panels to rows of codes", "quantised rows", "sums to products"]
+    print(f"| a prompt of {tokens} tokens, ms | {' | '.join(names)} | all | against bfloat16 |\n|---|{'---:|' * (len(names) + 2)}")
+    whole = sum(us for _, us in prompt_parts(config, tokens))
+    for weights in PEAKS:
+        parts = dict(prompt_parts(config, tokens, weights))
+        total = sum(parts.values())
+        cells = [f"{parts[name] / 1e3:.1f}" if name in parts else "" for name in names]
+        print(f"| {weights} | {' | '.join(cells)} | {total / 1e3:.1f} | {whole / total:.2f} |")
+
+
 def step_us(nodes, products):
     if products == "overlapped":
         return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
@@ -121,9 +162,12 @@ def main():
     parser.add_argument("--products", choices=PRODUCTS, default="own")
     parser.add_argument("--attention", choices=("own", "roof"), default="own")
     parser.add_argument("--weights", choices=CODECS, default="bfloat16")
+    parser.add_argument("--prompt", type=int, metavar="TOKENS")
     options = parser.parse_args()
     with open(options.config, encoding="utf-8") as file:
         config = json.load(file)
+    if options.prompt:
+        return print_prompt(config, options.prompt)
     nodes = nodes_of(config, options.requests, options.context, options.products, options.attention, options.weights)
     print("| node | of a step | us of one | us of all | least us of all |\n|---|---:|---:|---:|---:|")
     for name, count, us, megabytes in nodes:

@@ -7,15 +7,18 @@ namespace reprise::benchmark {
 namespace {
 
 /// Fills the tensor with random numbers, because chips multiply zeros faster. One block of numbers
-/// repeats; its length is not a multiple of a row, so rows differ.
+/// repeats; its length is not a multiple of a row, so rows differ. Codes are bytes that are numbers
+/// in float8 and, four of them, in float32.
 void fill(device::Stream& stream, const Tensor& tensor) {
   constexpr size_t kElements = (size_t{1} << 20) + 24;
+  const bool has_codes = dtype_bytes(tensor.dtype()) == 1 || tensor.layout().has_codes();
   std::mt19937 random(5);
   std::uniform_int_distribution<uint32_t> mantissa(0, 0xff);
   std::vector<uint16_t> block(kElements);
   // Numbers from 0.5 to 2, positive and negative.
   for (uint16_t& element : block) {
-    element = static_cast<uint16_t>(0x3f00 + mantissa(random) + (random() % 2 << 15));
+    const uint32_t number = mantissa(random) + (random() % 2 << 15);
+    element = static_cast<uint16_t>(has_codes ? 0x3838 + (number & 0x8787) : 0x3f00 + number);
   }
   const size_t bytes = tensor.type().bytes();
   for (size_t done = 0; done < bytes;) {
@@ -27,24 +30,31 @@ void fill(device::Stream& stream, const Tensor& tensor) {
 
 }  // namespace
 
-double product_seconds(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth) {
+double product_seconds(const Gpu& gpu,
+                       int64_t rows,
+                       int64_t columns,
+                       int64_t depth,
+                       std::optional<PanelFormat> codec) {
   constexpr int kRepeats = 20;
   runner::Execution execution(*gpu.device, executor_of(gpu));
   device::Stream& stream = execution.stream();
   std::vector<device::Buffer> memory;
-  const auto make = [&](const Shape& shape) {
-    memory.push_back(gpu.device->allocate(TensorType{DType::bf16, shape}.bytes()));
-    return Tensor::borrow({DType::bf16, shape}, memory.back().data(), execution.executor());
+  const auto make = [&](const TensorType& type) {
+    memory.push_back(gpu.device->allocate(type.bytes()));
+    const Tensor tensor = Tensor::borrow(type, memory.back().data(), execution.executor());
+    fill(stream, tensor);
+    return tensor;
   };
-  const Tensor x = make({rows, depth});
-  const Tensor weight = make({columns, depth});
-  fill(stream, x);
-  fill(stream, weight);
+  const WeightLayout layout = codec ? layout_of(*codec, depth) : WeightLayout();
+  const bool has_int8_rows = activation_form(layout.family) == ActivationForm::int8_rows;
+  const Tensor x = make({has_int8_rows ? DType::i8 : DType::bf16, {rows, depth}});
+  const Tensor weight = make({DType::bf16, {columns, depth}, layout});
+  const Tensor scale = has_int8_rows ? make({DType::f32, {rows}}) : Tensor();
   const auto multiply = [&] {
     for (int i = 0; i < kRepeats; ++i) {
       std::array<Tensor, 1> out;
       execution.executor().execute(
-          {.code = OpCode::linear, .attributes = {}}, std::array{x, weight, Tensor()}, out);
+          {.code = OpCode::linear, .attributes = {}}, std::array{x, weight, Tensor(), scale}, out);
     }
     stream.synchronize();
   };

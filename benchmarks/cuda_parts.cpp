@@ -123,6 +123,28 @@ void measure_products(const Gpu& gpu, double bandwidth, RowLog& log) {
   }
 }
 
+/// The same with weights of eight bits, and the rows of prompts.
+void measure_eight_bit_products(const Gpu& gpu, double bandwidth, RowLog& log) {
+  for (const auto& [columns, depth] : {std::pair<int64_t, int64_t>{28672, 4096}, {4096, 14336}}) {
+    for (const PanelFormat codec :
+         {PanelFormat::f8e4m3_rows, PanelFormat::f8e4m3_g128, PanelFormat::int8_rows}) {
+      for (const int64_t rows : {1, 16, 64, 65, 512, 4096}) {
+        const double seconds = product_seconds(gpu, rows, columns, depth, codec);
+        const auto products = static_cast<double>(rows * columns * depth);
+        const auto bytes = static_cast<double>(columns * layout_of(codec, depth).row_bytes);
+        log.add("eight_bit_product",
+                {{"codec", std::string(codec_name(codec))},
+                 {"rows", rows},
+                 {"columns", columns},
+                 {"depth", depth},
+                 {"microseconds", seconds * 1e6},
+                 {"flops_per_second", 2 * products / seconds},
+                 {"share_of_bandwidth", bytes / seconds / bandwidth}});
+      }
+    }
+  }
+}
+
 /// In a prompt each token sees the tokens before it, so half of all products are computed.
 Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
   const double once = time_attention(gpu, {tokens}, tokens);
@@ -220,6 +242,7 @@ void measure_parts(const Gpu& gpu, RowLog& log) {
   log.add("attention", measure_decode_attention(gpu, 256, 32768, 1024, bandwidth));
   log.add("prompt_attention", measure_prompt_attention(gpu, 4096));
   measure_products(gpu, bandwidth, log);
+  measure_eight_bit_products(gpu, bandwidth, log);
   log.add("gemm_peak", {{"flops_per_second", gemm_peak(gpu)}});
   log.add("update", measure_update(gpu));
 }

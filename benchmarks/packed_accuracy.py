@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How far packed weights are from the float model: KL divergence, perplexity and agreement, for every format.
 
-    packed_accuracy.py BINARY [MODEL] [--formats NAME ...] [--dtypes TYPE ...] [--texts 24] [--tokens 64] [--folder DIR]
+    packed_accuracy.py BINARY [MODEL] [--formats NAME ...] [--dtypes TYPE ...] [--texts 24] [--tokens 64] [--device cpu|cuda]
+                       [--folder DIR]
 
 MODEL is one of these:
   a folder with float weights (one safetensors file), which the script stores in each format;
@@ -205,10 +206,11 @@ class Reprise:
 
     def __init__(self, binary: Path, num_likeliest: int):
         self.binary, self.num_likeliest = binary, num_likeliest
+        self.device = "cpu"
 
     def answers(self, model: Path, bodies: list[dict], options: tuple, hook=None):
         """The first choice of each answer, one after the other. `hook`: what becomes of each JSON object."""
-        command = [self.binary, "serve", model, "--port", "0", "--device", "cpu", "--enforce-eager", "--max-model-len", "256",
+        command = [self.binary, "serve", model, "--port", "0", "--device", self.device, "--enforce-eager", "--max-model-len", "256",
                    "--kv-cache-memory-bytes", "256M", "--num-threads", "1", "--max-logprobs", "-1",
                    "--max-answer-bytes", str(1 << 40), *options]
         with tempfile.TemporaryFile("w+", encoding="utf-8") as log:
@@ -336,7 +338,8 @@ class Table:
     def score(self, rows: list) -> Score:
         return Score(self.texts, self.exact, rows)
 
-    def of(self, model: Path, *options) -> Score:
+    def of(self, model: Path, *options, device: str = "cpu") -> Score:
+        self.reprise.device = device
         return self.score(self.reprise.log_probabilities(model, self.texts, *options))
 
     def add(self, name: str, bits: float, packed: Path, plain: Path | None, options: tuple = ()) -> None:
@@ -345,7 +348,7 @@ class Table:
         if self.library and packed.suffix == ".gguf":
             theirs = self.score(llama_cpp.logits(self.library, packed, self.texts))
         for dtype in self.arguments.dtypes:
-            score = self.of(packed, "--dtype", dtype, *options)
+            score = self.of(packed, "--dtype", dtype, *options, device=self.arguments.device)
             mark = " (dequantised)" if self.reprise.is_dequantised else ""
             print(row_of(name + mark, bits, dtype, score, weights, theirs), flush=True)
 
@@ -386,6 +389,8 @@ def main() -> None:
     parser.add_argument("--likeliest", type=int, default=0, metavar="N",
                         help="for large vocabularies: Reprise gives only the N likeliest tokens of each position, and KL "
                         "compares the float model's N / 2 likeliest ones, and all others as one; 0: every token")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu",
+                        help="of the packed models; a GPU multiplies texts of more than 64 tokens in eight bits where the format allows it")
     parser.add_argument("--folder", type=Path, help="where files are written; a temporary folder by default")
     arguments = parser.parse_args()
     library = llama_cpp.open_library()

@@ -89,6 +89,13 @@ def add_parts(table, rows):
     for row in pick(rows, "product"):
         table.add(f"product of {row['rows']} rows, {row['columns']} x {row['depth']}, share of bandwidth", "",
                   [row["share_of_bandwidth"]])
+    for row in pick(rows, "eight_bit_product"):
+        name = f"product of {row['rows']} rows with {row['codec']}, {row['columns']} x {row['depth']}"
+        if row["rows"] < 4096:
+            table.add(f"{name}, share of bandwidth", "", [row["share_of_bandwidth"]])
+        else:
+            predicted = "780 to 1,070" if row["codec"] == "int8_rows" else "1,060 to 1,220"
+            table.add(name, f"predicted {predicted}", [row["flops_per_second"] / 1e12], unit=" TFLOP/s")
     for row in pick(rows, "prompt_attention"):
         table.add(f"attention of a prompt of {row['tokens']} tokens, 32 heads of 128", "predicted 300",
                   [row["flops_per_second"] / 1e12], unit=" TFLOP/s")

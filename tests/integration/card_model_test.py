@@ -69,6 +69,16 @@ class CardModel(unittest.TestCase):
             for us in measured:
                 self.assertAlmostEqual(predicted / us, 1, delta=0.1, msg=shape)
 
+    def test_a_prompt_of_8b_is_near_what_was_measured_and_eight_bits_have_work_of_their_own(self):
+        prompt = self.model.prompt_parts
+        measured = next(1e3 * row["seconds"] for row in self.rows["decode 8b"] if row["row"] == "prefill")
+        self.assertAlmostEqual(sum(us for _, us in prompt(CONFIGS["8b"], 4096)) / 1e3 / measured, 1, delta=0.05)
+        # By arithmetic: 7 billion elements are read and written once, and the rows of four products are quantised.
+        float8, int8 = (dict(prompt(CONFIGS["8b"], 4096, name)) for name in ("f8e4m3_rows", "int8_rows"))
+        self.assertAlmostEqual(float8["panels to rows of codes"], 2 * 6.98e9 / 1e6 / 4.48, delta=10)
+        self.assertAlmostEqual(float8["quantised rows"], 32 * 4096 * (3 * 4096 + 14336) * 3 / 1e6 / 2.5, delta=1)
+        self.assertNotIn("quantised rows", int8)
+
     def test_packed_products_read_the_bytes_of_their_codec_and_are_bound_by_instructions_where_these_take_longer(self):
         nodes_of, own = self.model.nodes_of, self.model.PRODUCTS["own"]
         shape = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
