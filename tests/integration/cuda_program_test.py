@@ -182,22 +182,28 @@ class CudaProgram(unittest.TestCase):
             self.assertEqual(done.stdout, expected, golden)
             self.assertIn("on Fake GPU", done.stderr)
 
-    def gptq_checkpoint(self, tools):
-        """The model with the matrices of its layers in four bits, in groups."""
+    def packed_checkpoint(self, tools, name, method, pack):
+        """The model with other tensors for the matrices of its layers: those of pack(module, rows)."""
         checkpoint, tensors = tools.Checkpoint(Path(serve_test.MODEL)), {}
-        for name, entry in checkpoint.tensors.items():
-            values, shape = list(checkpoint.floats(name)), entry["shape"]
-            if ".layers." not in name or len(shape) != 2:
-                tensors[name] = ("F32", shape, struct.pack(f"<{len(values)}f", *values))
+        for tensor, entry in checkpoint.tensors.items():
+            values, shape = list(checkpoint.floats(tensor)), entry["shape"]
+            if ".layers." not in tensor or len(shape) != 2:
+                tensors[tensor] = ("F32", shape, struct.pack(f"<{len(values)}f", *values))
                 continue
             rows = [values[at : at + shape[1]] for at in range(0, len(values), shape[1])]
-            codes, zeros, scales, _ = quantization_test.four_bits(rows)
-            tensors |= quantization_test.gptq_tensors(name.removesuffix(".weight"), codes, zeros, scales)
+            tensors |= pack(tensor.removesuffix(".weight"), rows)
         quantization_test.MODEL = serve_test.MODEL
         writer = quantization_test.Quantization()
         writer.folder = self.folder
+        return writer.write_folder(name, tensors, method)
+
+    def gptq_checkpoint(self, tools):
+        def pack(module, rows):
+            codes, zeros, scales, _ = quantization_test.four_bits(rows)
+            return quantization_test.gptq_tensors(module, codes, zeros, scales)
+
         method = {"bits": 4, "group_size": quantization_test.GROUP, "quant_method": "gptq", "desc_act": False}
-        return writer.write_folder("gptq", tensors, method)
+        return self.packed_checkpoint(tools, "gptq", method, pack)
 
     def test_packed_checkpoints_generate_what_the_cpu_generates(self):
         sys.path.insert(0, str(SOURCE / "tools"))
@@ -216,6 +222,47 @@ class CudaProgram(unittest.TestCase):
                                      json.dumps({"cudagraph_mode": mode}), model=str(model))
                 self.assertEqual(done.stdout, expected, model)
                 self.assertIn("on Fake GPU", done.stderr)
+
+    def test_long_prompts_are_multiplied_in_float8_where_the_checkpoint_and_the_gpu_allow_it(self):
+        sys.path.insert(0, str(SOURCE / "tools"))
+        import convert_to_gguf
+
+        float8 = {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}
+        models = []
+        for name, inputs in (("w8a8", {**float8, "strategy": "token", "dynamic": True}), ("w8a16", None)):
+            method = {"quant_method": "compressed-tensors", "format": "float-quantized",
+                      "config_groups": {"all": {"weights": float8, "input_activations": inputs}}}
+            models.append(self.packed_checkpoint(convert_to_gguf, name, method,
+                                                 lambda module, rows: quantization_test.float8_tensors(module, rows, 1 << 20)[0]))
+        w8a8, w8a16 = models
+        bundled = serve_test.MODEL
+        self.addCleanup(setattr, serve_test, "MODEL", bundled)
+        limits = [option if option != "32" else "128" for option in LIMITS]
+        question = {**STORY, "prompt": "One day, Lily went to the park with her mom. " * 7, "max_tokens": 1, "logprobs": 5}
+
+        def likeliest(model, *options, **environment):
+            serve_test.MODEL = str(model)
+            server = serve_test.Server(*limits, "--device", "cuda", "--enforce-eager", "--kv-cache-memory-bytes", "4M", *options,
+                                       **environment)
+            self.addCleanup(server.stop, 9)
+            status, answer = server.post("/v1/completions", question)
+            self.assertEqual(status, 200, answer)
+            self.assertGreater(answer["usage"]["prompt_tokens"], 64)
+            self.assertEqual("has no float8 products" in server.text(), environment.get("REPRISE_FAKE_CAPABILITY") == "80")
+            return answer["choices"][0]["logprobs"]["top_logprobs"][0]
+
+        elements = likeliest(w8a16)
+
+        def distance(model, *options, **environment):
+            found = likeliest(model, *options, **environment)
+            return max(abs(found[token] - value) for token, value in elements.items() if token in found)
+
+        self.assertLess(distance(w8a8, "--batch-invariant"), 1e-4)
+        self.assertLess(distance(w8a8, REPRISE_FAKE_CAPABILITY="80"), 1e-4)
+        for capability in ("89", "90"):
+            found = distance(w8a8, REPRISE_FAKE_CAPABILITY=capability)
+            self.assertGreater(found, 1e-3)
+            self.assertLess(found, 1)  # of a log-probability of one of the five likeliest tokens
 
     def test_an_adapter_answers_as_on_the_cpu(self):
         adapter = lora_serve_test.write_adapter(self.folder / "fox", seed=1)

@@ -13,6 +13,7 @@
 // A reprise_cuda.so for tests: in the program's folder, it provides a fake GPU on the host. All
 // code above the driver is the same as with a real GPU. REPRISE_FAKE_MEMORY is the GPU's memory in
 // bytes; REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY makes it a GPU that cannot reserve addresses.
+// REPRISE_FAKE_CAPABILITY is the compute capability (90) by which cuBLASLt has products of eight bits.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -48,6 +49,9 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   }
   if (std::getenv("REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY") != nullptr) {
     machine.driver.set_virtual_memory(false);
+  }
+  if (const char* capability = std::getenv("REPRISE_FAKE_CAPABILITY"); capability != nullptr) {
+    machine.cublas_lt.set_capability(std::atoi(capability));
   }
   cuda::add_host_kernels(machine.driver);
   cuda::watch_for_loss(machine,
