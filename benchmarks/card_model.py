@@ -134,6 +134,28 @@ def prompt_parts(config, tokens, weights="bfloat16"):
     return [(name, layers * us) for name, us in parts]
 
 
+ROWS_OF_TILE = 16
+# Counted in the source, for sixteen rows: as INSTRUCTIONS_OF_CODEC, with the products and loads of eight more rows.
+INSTRUCTIONS_OF_SIXTEEN_ROWS = {"int8_rows": 26, "f8e4m3_rows": 68, "f8e4m3_g128": 74}
+CACHE_BANDWIDTH = 5.5  # MB/us that all multiprocessors read from the second-level cache (measured by others on an H100)
+
+
+def own_rows_us(elements, rows, weights):
+    """Products of own kernels with all elements of a model. Tiles after the first one find the weight in the cache."""
+    megabytes = elements * CODECS[weights] / 1e6
+    instructions = elements / BLOCK * INSTRUCTIONS_OF_SIXTEEN_ROWS[weights] / INSTRUCTIONS_PER_US
+    tiles = math.ceil(rows / ROWS_OF_TILE)
+    return max(megabytes / PRODUCTS["own"].bandwidth, instructions) + (tiles - 1) * max(megabytes / CACHE_BANDWIDTH, instructions)
+
+
+def library_rows_us(elements, outputs, depths, rows, weights):
+    """The same by the library in eight bits: panels become rows of codes, which it reads. `outputs`, `depths`: sums over matrices."""
+    megabytes = elements * CODECS[weights] / 1e6
+    product = max(2 * rows * elements / PEAKS[weights], megabytes / PRODUCTS["library"].bandwidth)
+    around = outputs * (4 + 4 + BYTES) if weights == "int8_rows" else depths * (BYTES + 1)
+    return 2 * megabytes / BANDWIDTH + product + rows * around / 1e6 / ROW_BANDWIDTH
+
+
 def print_prompt(config, tokens):
     names = ["products", "attention", "norms, rope, silu", "panels to rows of codes", "quantised rows", "sums to products"]
     print(f"| a prompt of {tokens} tokens, ms | {' | '.join(names)} | all | against bfloat16 |\n|---|{'---:|' * (len(names) + 2)}")

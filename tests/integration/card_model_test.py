@@ -79,6 +79,13 @@ class CardModel(unittest.TestCase):
         self.assertAlmostEqual(float8["quantised rows"], 32 * 4096 * (3 * 4096 + 14336) * 3 / 1e6 / 2.5, delta=1)
         self.assertNotIn("quantised rows", int8)
 
+    def test_from_65_rows_on_eight_bits_by_the_library_take_no_longer_than_own_kernels(self):
+        elements, outputs, depths = 6.98e9, 32 * 43008, 32 * 26624
+        for weights in ("int8_rows", "f8e4m3_rows", "f8e4m3_g128"):
+            wins = [rows for rows in range(9, 257)
+                    if self.model.library_rows_us(elements, outputs, depths, rows, weights) < self.model.own_rows_us(elements, rows, weights)]
+            self.assertTrue(49 <= wins[0] <= 65 and wins == list(range(wins[0], 257)), (weights, wins[0]))
+
     def test_packed_products_read_the_bytes_of_their_codec_and_are_bound_by_instructions_where_these_take_longer(self):
         nodes_of, own = self.model.nodes_of, self.model.PRODUCTS["own"]
         shape = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
