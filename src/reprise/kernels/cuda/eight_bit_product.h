@@ -9,7 +9,7 @@ namespace reprise::kernels::cuda {
 
 /// out = x weight^T + bias for many rows, where the library multiplies codes of eight bits with
 /// codes of eight bits. Panels become rows of codes, in pieces: `piece_bytes` bound the codes of a
-/// piece, and its sums where a kernel finishes them.
+/// piece, and twice its sums where a kernel finishes them.
 ///
 /// Int8 meets the int8 rows of the call; sums are exact, so results have the bits of the project's
 /// own kernels. Float8 E4M3 meets x as float8 E4M3, with a scale for each row, or for each 128

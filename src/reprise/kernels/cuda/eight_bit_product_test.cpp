@@ -154,13 +154,14 @@ TEST_P(CudaEightBits, pieces_of_a_weight_give_the_same_product) {
   for (const PanelFormat codec : kCodecsOfFloat8) {
     const Tensor x = random({68, 256});
     const Tensor weight = weight_of(codec, 96, 256);
-    const Tensor bias = random({96});
+    // With a bias, float32 has sums that a kernel finishes.
+    const Tensor bias = dtype() == DType::f32 ? Tensor{} : random({96});
     GemmLibrary library(machine_.cublas_lt().api(),
                         dynamic_cast<device::cuda::CudaStream&>(*stream_));
     const Tensor want = run_many(OpCode::linear, {x, weight, bias});
     using Case = std::pair<int64_t, uint64_t>;
     for (const auto& [piece, products] :
-         {Case{1, 6}, Case{int64_t{48} * 272, 2}, Case{int64_t{80} * 272, 2}}) {
+         {Case{1, 6}, Case{int64_t{48} * 256, 2}, Case{int64_t{80} * 256, 2}}) {
       const Tensor out = make({68, 96});
       const uint64_t before = num_products();
       ASSERT_TRUE(multiply_in_eight_bits(

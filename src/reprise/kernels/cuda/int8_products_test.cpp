@@ -179,11 +179,11 @@ TEST_P(CudaInt8, weights_become_rows_in_pieces_for_the_library) {
   const Tensor scale = scales(1);
   const Tensor bias = random({96});
   const Tensor want = expected(x, weight, bias, scale, dtype());
-  // A row of sums of 70 rows is longer than a row of codes.
+  // An output has 70 sums of four bytes, of which twice as many bytes count.
   using Case = std::pair<int64_t, uint64_t>;
   for (const auto& [piece, products] : {Case{1, 6},
-                                        Case{int64_t{48} * 280, 2},
-                                        Case{int64_t{80} * 280, 2},
+                                        Case{int64_t{48} * 560, 2},
+                                        Case{int64_t{80} * 560, 2},
                                         Case{kExpandedBytes, 1}}) {
     const uint64_t before = machine_.cublas_lt().num_products();
     const Tensor out = make({70, 96});
