@@ -301,7 +301,7 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
   const int64_t heads = call.q_out.size(1);
   const int64_t kv_heads = call.key_cache.size(1);
   const int64_t head_dim = call.q_out.size(2);
-  const Tensor product = allocate({x.dtype(), {tokens, columns}});
+  const Tensor product = allocate({x.dtype(), {rows_with_room(tokens), columns}});
   if (is_packed) {
     launch_packed_linear(
         run, {.x = x, .weight = weight, .out = product, .bias = in["bias"]}, packed_machine());

@@ -73,9 +73,7 @@ EightBitProduct::EightBitProduct(DeviceExecutor& executor,
       depth_(call.weight.size(1)),
       group_(call.weight.layout().group(depth_)),
       rows_(call.x.size(0)) {
-  if (has_groups()) {
-    rows_ = ceil_div(rows_, GemmLibrary::kGroupedRows) * GemmLibrary::kGroupedRows;
-  }
+  if (has_groups()) rows_ = rows_with_room(rows_);
   const int64_t groups = depth_ / group_;
   if (is_integer()) {
     x_ = call.x;
@@ -91,21 +89,19 @@ EightBitProduct::EightBitProduct(DeviceExecutor& executor,
 EightBitProduct::Piece EightBitProduct::plan(int64_t first, int64_t count) {
   const Tensor& bias = call_.bias;
   const int64_t groups = depth_ / group_;
-  Piece piece = {
-      .codes = codes_.with_layout({count, depth_}, {depth_, 1}, 0),
-      .weights = has_groups() ? scales_.with_layout({groups, count}, {count, 1}, 0)
-                              : scales_.with_layout({count}, {1}, 0),
-      .bias = bias.defined() ? bias.with_layout({count}, {1}, first) : Tensor{},
-      .out = call_.out.with_layout({call_.out.size(0), count}, {call_.out.stride(0), 1}, first)};
+  Piece piece = {.codes = codes_.with_layout({count, depth_}, {depth_, 1}, 0),
+                 .weights = has_groups() ? scales_.with_layout({groups, count}, {count, 1}, 0)
+                                         : scales_.with_layout({count}, {1}, 0),
+                 .bias = bias.defined() ? bias.with_layout({count}, {1}, first) : Tensor{},
+                 .out = call_.out.with_layout({rows_, count}, {call_.out.stride(0), 1}, first)};
   const auto is_possible = [&](const Tensor& with_bias) {
     return library_.can_multiply(x_, piece.codes, with_bias, piece.out, piece.scales);
   };
   if (!is_integer()) {
     piece.scales = {.x = x_scales_, .weight = piece.weights};
-    // The library adds no bias to float32, and stores as many rows as it multiplies.
-    const bool is_stored =
-        rows_ == call_.x.size(0) && (!bias.defined() || call_.out.dtype() != DType::f32);
-    piece.is_possible = is_stored && is_possible(piece.bias);
+    // The library adds no bias to float32.
+    piece.is_possible =
+        (!bias.defined() || call_.out.dtype() != DType::f32) && is_possible(piece.bias);
     if (piece.is_possible) return piece;
     if (!has_groups()) piece.scales = {};
   }
@@ -163,7 +159,7 @@ void EightBitProduct::finish(const Piece& piece, int64_t first) const {
   const Tensor& sums = piece.out;
   const bool is_scaled = piece.scales.x.defined();
   const Tensor out =
-      call_.out.with_layout({call_.out.size(0), sums.size(1)}, {call_.out.stride(0), 1}, first);
+      call_.out.with_layout({call_.x.size(0), sums.size(1)}, {call_.out.stride(0), 1}, first);
   const FinishSumsArguments arguments = {
       .sums = sums.data(),
       .x_scale = is_scaled ? nullptr : x_scales_.data_as<float>(),
@@ -209,6 +205,16 @@ bool multiply_in_eight_bits(DeviceExecutor& executor,
                             int64_t piece_bytes) {
   if (!has_codes(call, executor)) return false;
   const int64_t outputs = call.weight.size(0);
+  const bool has_groups = call.weight.layout().codec == PanelFormat::f8e4m3_g128;
+  if (const int64_t rows = rows_with_room(call.x.size(0)); has_groups && call.out.size(0) < rows) {
+    const Tensor out = executor.allocate({call.out.dtype(), {rows, outputs}});
+    const PackedCall with_room = {
+        .x = call.x, .weight = call.weight, .out = out, .bias = call.bias};
+    if (!multiply_in_eight_bits(executor, library, with_room, piece_bytes)) return false;
+    REPRISE_ASSERT(call.out.is_dense(), "linear: out must be dense");
+    executor.stream().copy(call.out.data(), out.data(), call.out.type().bytes());
+    return true;
+  }
   // Whole panels, so that pieces of biases and results are aligned.
   const auto piece_of = [&](int64_t bytes_of_output) {
     const int64_t panels = std::max(piece_bytes / bytes_of_output / kPanelColumns, int64_t{1});

@@ -7,6 +7,12 @@
 
 namespace reprise::kernels::cuda {
 
+/// The number of rows in a result of `rows` rows that the library can always store.
+constexpr int64_t rows_with_room(int64_t rows) {
+  constexpr int64_t kStep = GemmLibrary::kGroupedRows;
+  return (rows + kStep - 1) / kStep * kStep;
+}
+
 /// out = x weight^T + bias for many rows, where the library multiplies codes of eight bits with
 /// codes of eight bits. Panels become rows of codes, in pieces: `piece_bytes` bound the codes of a
 /// piece, and twice its sums where a kernel finishes them.
@@ -19,7 +25,9 @@ namespace reprise::kernels::cuda {
 /// All memory is of the executor's pool. Returns false and launches nothing where the library does
 /// not compute the product on this GPU, for other codecs, and for float8 if activations must stay
 /// elements (DeviceExecutor::keep_activations).
-/// \pre the call has no residual; `out` has the rows of the weight as columns
+/// \pre the call has no residual; `out` has the rows of the weight as columns. With groups the
+/// library multiplies rows_with_room() rows; if `out` has fewer, its rows are copied from memory
+/// that has them, and if it has them, those behind the rows of x are undefined afterwards
 bool multiply_in_eight_bits(DeviceExecutor& executor,
                             GemmLibrary& library,
                             const PackedCall& call,

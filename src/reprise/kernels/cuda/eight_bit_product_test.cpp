@@ -267,6 +267,24 @@ TEST_P(CudaEightBits, fused_products_have_the_bits_of_the_ops_they_stand_for_and
   }
 }
 
+TEST_P(CudaEightBits,
+       groups_and_any_number_of_rows_take_no_launch_more_where_the_product_has_room) {
+  const auto launches = [&](OpCode code, const std::vector<Tensor>& inputs) {
+    (void)run_many(code, inputs);
+    const uint64_t before = stream_->counters().kernel_launches;
+    (void)run_many(code, inputs);
+    return stream_->counters().kernel_launches - before;
+  };
+  const Tensor weight = weight_of(PanelFormat::f8e4m3_g128, 96, 256);
+  for (const int64_t rows : {66, 67, 68}) {
+    const Tensor x = random({rows, 256});
+    // Rows are quantised, panels become rows of codes, the library multiplies.
+    EXPECT_EQ(launches(OpCode::linear, {x, weight, {}}), rows == 68 ? 3U : 4U) << "or a copy";
+    EXPECT_EQ(launches(OpCode::linear_add, {x, weight, {}, random({rows, 96})}), 4U);
+    EXPECT_EQ(launches(OpCode::linear_silu_and_mul, {x, weight, {}}), 4U);
+  }
+}
+
 TEST_P(CudaEightBits, logits_are_float32) {
   const Tensor x = random({70, 128});
   for (const PanelFormat codec : kCodecsOfFloat8) {

@@ -14,7 +14,9 @@ struct PackedCall {
 
   const Tensor& x;       // in the form that the layout of the weight asks for
   const Tensor& weight;  // in panels of codes
-  const Tensor& out;     // half as many columns as the weight has outputs, with silu_and_mul
+  // Half as many columns as the weight has outputs, with silu_and_mul. It may have more rows than
+  // x: their content is undefined.
+  const Tensor& out;
   const Tensor& bias = kLeftOut;
   const Tensor& scale = kLeftOut;  // float32[rows of x] or [1], of int8 rows
   const Tensor& residual = kLeftOut;

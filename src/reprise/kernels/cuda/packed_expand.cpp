@@ -76,8 +76,7 @@ struct Expanded {
     const Tensor piece = numbers.with_layout({count, depth}, {depth, 1}, 0);
     expand(executor, call.weight, numbers, first, count);
     const Tensor bias = call.bias.defined() ? call.bias.with_layout({count}, {1}, first) : Tensor{};
-    const Tensor out =
-        call.out.with_layout({call.out.size(0), count}, {call.out.stride(0), 1}, first);
+    const Tensor out = call.out.with_layout({rows.size(0), count}, {call.out.stride(0), 1}, first);
     return library.multiply(rows, piece, bias, out);
   }
 };

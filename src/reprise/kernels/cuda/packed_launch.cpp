@@ -168,13 +168,15 @@ bool multiply_by_library(const OpRun& run, const PackedCall& call, const PackedM
 /// A product of many rows by the library; undefined where it does not compute it.
 Tensor product_by_library(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   if (!has_many_rows(call, machine)) return {};
-  Tensor product =
-      run.executor.allocate({call.weight.dtype(), {call.x.size(0), call.weight.size(0)}});
+  const int64_t rows = call.x.size(0);
+  const int64_t outputs = call.weight.size(0);
+  const Tensor product =
+      run.executor.allocate({call.weight.dtype(), {rows_with_room(rows), outputs}});
   const bool is_done = multiply_by_library(
       run,
       {.x = call.x, .weight = call.weight, .out = product, .bias = call.bias, .scale = call.scale},
       machine);
-  return is_done ? product : Tensor{};
+  return is_done ? product.with_layout({rows, outputs}, {outputs, 1}, 0) : Tensor{};
 }
 
 /// With more rows than a tile has, the product of gates and ups is stored in memory of the pool.
