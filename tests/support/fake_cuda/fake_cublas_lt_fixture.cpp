@@ -338,7 +338,7 @@ cublasStatus_t matmul_desc_set_attribute(cublasLtMatmulDesc_t handle,
   auto& operation = object_of<Operation>(handle);
   const auto copy = [&](auto& member) {
     if (bytes != sizeof member) return CUBLAS_STATUS_INVALID_VALUE;
-    std::memcpy(&member, value, bytes);
+    std::memcpy(static_cast<void*>(&member), value, bytes);
     return CUBLAS_STATUS_SUCCESS;
   };
   if (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return copy(operation.at.bias);
@@ -501,9 +501,28 @@ cublasStatus_t algo_check(cublasLtHandle_t,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Scales must be memory of the driver, and aligned to 16 bytes.
-void require_scales(const Product& product, const Search& search) {
+/// Why a product cannot be computed; nullptr: it can.
+const char* refusal_of(const Product& product, const void* alpha, const void* beta) {
+  const bool are_factors_known =
+      product.operation.has_integers
+          ? *static_cast<const int32_t*>(alpha) == 1 && *static_cast<const int32_t*>(beta) == 0
+          : *static_cast<const float*>(alpha) == 1 && *static_cast<const float*>(beta) == 0;
+  if (!are_factors_known) return "factors other than 1 and 0";
+  return refusal(product.operation,
+                 product.left_layout,
+                 product.right_layout,
+                 product.out_layout,
+                 fake->capability);
+}
+
+/// A bias and scales must be memory of the driver, and aligned to 16 bytes.
+void require_bias_and_scales(const Product& product, const Search& search) {
   const auto& [operation, at] = std::tie(product.operation, product.operation.at);
+  if (operation.has_bias) {
+    fake->require_aligned("the bias", at.bias, search);
+    fake->require_owned(
+        "the bias", at.bias, product.out_layout.rows * element_bytes(operation.bias_type));
+  }
   if (at.left_scale == nullptr) return;
   const uint64_t groups = has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)
                               ? (product.depth() + kScaledGroup - 1) / kScaledGroup
@@ -549,19 +568,7 @@ cublasStatus_t matmul(cublasLtHandle_t,
                                  product.out_layout)) {
     return fake->misuse("an algorithm that was found for another shape");
   }
-  if (const char* reason = refusal(product.operation,
-                                   product.left_layout,
-                                   product.right_layout,
-                                   product.out_layout,
-                                   fake->capability);
-      reason != nullptr) {
-    return fake->misuse(reason);
-  }
-  const bool are_factors_known =
-      product.operation.has_integers
-          ? *static_cast<const int32_t*>(alpha) == 1 && *static_cast<const int32_t*>(beta) == 0
-          : *static_cast<const float*>(alpha) == 1 && *static_cast<const float*>(beta) == 0;
-  if (!are_factors_known) return fake->misuse("factors other than 1 and 0");
+  if (const char* reason = refusal_of(product, alpha, beta)) return fake->misuse(reason);
   const uint32_t schemes = search.preference.reduction_schemes;
   const bool may_divide = product.out_layout.columns <= FakeCublasLt::kMostDividedColumns;
   if ((schemes & ~uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) != 0 ||
@@ -578,13 +585,7 @@ cublasStatus_t matmul(cublasLtHandle_t,
   fake->require_owned("the left operand", left, bytes_of(product.left_layout));
   fake->require_owned("the right operand", right, bytes_of(product.right_layout));
   fake->require_owned("the result", out, bytes_of(product.out_layout));
-  if (product.operation.has_bias) {
-    fake->require_aligned("the bias", product.operation.at.bias, search);
-    fake->require_owned("the bias",
-                        product.operation.at.bias,
-                        product.out_layout.rows * element_bytes(product.operation.bias_type));
-  }
-  require_scales(product, search);
+  require_bias_and_scales(product, search);
   if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0 ||
       workspace_bytes < search.preference.workspace_bytes) {
     return fake->misuse("a workspace that is too small or not aligned to 256 bytes");
