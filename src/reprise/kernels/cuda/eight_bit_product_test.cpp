@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "reprise/device/error.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/tensor/float_panels.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
@@ -312,6 +313,36 @@ TEST_P(CudaEightBits, the_largest_number_zeros_and_nans_stay_in_their_rows) {
       }
     }
   }
+}
+
+TEST_P(CudaEightBits, a_failing_call_loses_one_product_and_nothing_else) {
+  if (machine_.is_real() || dtype() != DType::bf16) GTEST_SKIP() << "calls of the fake fail";
+  const Tensor x = random({66, 256});
+  const Tensor weight = weight_of(PanelFormat::f8e4m3_g128, 32, 256);
+  const Tensor bias = random({32});
+  const auto product = [&](CudaExecutor& executor) {
+    std::array<Tensor, 1> outputs;
+    const std::array<Tensor, 4> inputs{x, weight, bias, Tensor{}};
+    executor.execute({.code = OpCode::linear}, inputs, outputs);
+    stream_->synchronize();
+    return outputs[0];
+  };
+  const Tensor want = product(*library_);
+  const size_t objects = machine_.cublas_lt().num_objects();
+  bool has_failed = true;
+  for (uint64_t k = 1; has_failed; ++k) {
+    CudaExecutor executor(*stream_, *pool_, options());
+    machine_.driver().fail_call(k);
+    try {
+      (void)product(executor);
+    } catch (const device::DeviceError&) {
+      EXPECT_FALSE(machine_.driver().failed_call().empty());
+    }
+    has_failed = !machine_.driver().failed_call().empty();
+    machine_.driver().fail_call(0);
+    expect_same_bits(product(executor), want);
+  }
+  EXPECT_EQ(machine_.cublas_lt().num_objects(), objects);
 }
 
 // Among 65 to 128 rows, and among rows whose number is a multiple of 4 with groups.
