@@ -74,7 +74,29 @@ void RankLink::fail(const std::string& reason) noexcept {
     failure_ = reason;
     has_failed_ = true;
   }
+  // The name of the rank comes first: a broken device may take long to abort.
   if (options_.on_failure) options_.on_failure(reason);
+  const std::lock_guard lock(devices_mutex_);
+  for (DeviceLink* device : devices_) device->abort();
+}
+
+void RankLink::add(DeviceLink& connections) {
+  const std::lock_guard lock(devices_mutex_);
+  devices_.push_back(&connections);
+  if (has_failed_) connections.abort();
+}
+
+void RankLink::remove(DeviceLink& connections) noexcept {
+  const std::lock_guard lock(devices_mutex_);
+  std::erase(devices_, &connections);
+}
+
+std::string RankLink::find_device_failure() noexcept {
+  const std::lock_guard lock(devices_mutex_);
+  for (DeviceLink* device : devices_) {
+    if (std::string text = device->find_failure(); !text.empty()) return text;
+  }
+  return {};
 }
 
 void RankLink::fail_and_throw(const std::string& reason) {
@@ -102,7 +124,9 @@ void RankLink::watch() {
     if (was_stopped) {
       for (Peer& peer : peers_) peer.heard = now;
     }
-    if (const std::string text = find_silent_peer(now); !text.empty()) {
+    std::string text = find_silent_peer(now);
+    if (text.empty()) text = find_device_failure();
+    if (!text.empty()) {
       fail(text);
       return;
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/parallel/device_link.h"
 #include "reprise/parallel/transport.h"
 
 namespace reprise::parallel {
@@ -30,6 +31,8 @@ struct CommunicatorOptions {
   /// A rank without a heartbeat for this long is lost. `timeout` and `silence` stay below the 30 s
   /// within which a lost rank must be named.
   std::chrono::milliseconds silence{12'000};
+  /// The number of this rank among the ranks of its machine. It chooses the GPU.
+  int local_rank = 0;
   /// Called once, with a sentence that names the rank, by the thread that noticed the failure. That
   /// may be a thread of the communicator.
   std::function<void(const std::string&)> on_failure;
@@ -65,6 +68,10 @@ class RankLink {
   /// Makes every later operation fail with this reason. Only the first reason counts.
   void fail(const std::string& reason) noexcept;
   [[noreturn]] void fail_and_throw(const std::string& reason);
+  /// From now on the first failure aborts these connections, and an error that they notice is a
+  /// failure. Borrowed until remove().
+  void add(DeviceLink& connections);
+  void remove(DeviceLink& connections) noexcept;
   /// Ends the thread and the transport. \pre no message is being sent or received
   void finish();
 
@@ -82,6 +89,7 @@ class RankLink {
   void stop_watching();
   void exchange_beats(bool is_time_to_send);
   [[nodiscard]] std::string find_silent_peer(Clock::time_point now) const;
+  [[nodiscard]] std::string find_device_failure() noexcept;
 
   std::unique_ptr<Transport> transport_;
   CommunicatorOptions options_;
@@ -91,6 +99,8 @@ class RankLink {
   mutable std::mutex failure_mutex_;
   std::string failure_;
   std::atomic<bool> has_failed_ = false;
+  std::mutex devices_mutex_;
+  std::vector<DeviceLink*> devices_;
   // Used by the thread that watches over heartbeats.
   std::vector<Peer> peers_;  // by rank; the own entry is unused
   uint64_t beat_ = 0;
