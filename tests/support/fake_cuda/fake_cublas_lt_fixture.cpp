@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <initializer_list>
+#include <mutex>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -253,10 +255,11 @@ struct FakeCublasLt::State {
 
   device::cuda::FakeDriver* driver;  // the driver that the constructor got
   CublasLtApi api;
+  std::mutex mutex;  // of the members below
   std::vector<Search> searches;
   uint64_t num_products = 0;
   uint64_t num_divided = 0;
-  size_t num_objects = 0;
+  std::atomic<size_t> num_objects = 0;
   bool refuses = false;
   int capability = 90;
 
@@ -287,6 +290,7 @@ namespace {
 FakeCublasLt::State* fake = nullptr;
 
 #define FAKE_ENTER(...)                                                                          \
+  const std::lock_guard lock(fake->mutex);                                                       \
   if (const cublasStatus_t failed = fake->enter(__VA_ARGS__); failed != CUBLAS_STATUS_SUCCESS) { \
     return failed;                                                                               \
   }

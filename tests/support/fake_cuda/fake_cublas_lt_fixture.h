@@ -19,9 +19,9 @@ namespace reprise::kernels::cuda {
 /// products and descriptions are allowed, and the first use of an algorithm is a misuse too,
 /// because it would load code.
 ///
-/// Calls are numbered together with the driver's calls, so FakeDriver::fail_call() fails them too.
-/// The library's functions have no object parameter, so at most one FakeCublasLt may exist at a
-/// time. It must outlive its graphs.
+/// Thread-safe: each thread may have handles of its own. Calls are numbered together with the
+/// driver's calls, so FakeDriver::fail_call() fails them too. The library's functions have no
+/// object parameter, so at most one FakeCublasLt may exist at a time. It must outlive its graphs.
 ///
 /// Source of the rules: cuBLAS library documentation of CUDA 13, "Using the cuBLASLt API".
 class FakeCublasLt {

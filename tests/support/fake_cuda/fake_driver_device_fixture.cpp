@@ -33,7 +33,7 @@ CUresult device_get(CUdevice* device, int index) {
 
 CUresult device_get_count(int* count) {
   REPRISE_FAKE_ENTER("cuDeviceGetCount");
-  *count = 1;
+  *count = fake->num_gpus;
   return CUDA_SUCCESS;
 }
 
@@ -43,7 +43,7 @@ CUresult device_get_name(char* name, int length, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
+CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   REPRISE_FAKE_ENTER("cuDeviceGetAttribute");
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
@@ -52,6 +52,11 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       *value = fake->has_virtual_memory ? 1 : 0;
       break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      *value = 16 + device;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
       *value = 0;
       break;
@@ -67,10 +72,10 @@ CUresult device_total_mem(size_t* bytes, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_primary_ctx_retain(CUcontext* context, CUdevice) {
+CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
   REPRISE_FAKE_ENTER("cuDevicePrimaryCtxRetain");
   ++fake->contexts;
-  *context = reinterpret_cast<CUcontext>(fake);
+  *context = reinterpret_cast<CUcontext>(&fake->context_of_gpu.at(static_cast<size_t>(device)));
   return CUDA_SUCCESS;
 }
 

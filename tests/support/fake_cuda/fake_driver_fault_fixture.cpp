@@ -60,7 +60,7 @@ std::string name_of(const Node& node) {
   if (node.function != nullptr) {
     return "kernel " + reinterpret_cast<const Function*>(node.function)->name;
   }
-  if (node.work) return "a library's kernel";
+  if (node.work || node.exchange != nullptr) return "a library's kernel";
   return node.type == CU_GRAPH_NODE_TYPE_MEMCPY ? "a copy" : "a fill";
 }
 

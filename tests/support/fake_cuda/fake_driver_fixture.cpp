@@ -56,6 +56,20 @@ void FakeDriver::set_virtual_memory(bool has_it) {
   state_->has_virtual_memory = has_it;
 }
 
+void FakeDriver::set_num_gpus(int num_gpus) {
+  const Lock lock(state_->mutex);
+  state_->num_gpus = num_gpus;
+}
+
+void FakeDriver::work_in_background() {
+  std::thread([] {
+    // The process ends this thread. No test makes another driver after this one.
+    while (fake != nullptr) {
+      fake->let_others_work(-1);
+    }
+  }).detach();
+}
+
 void FakeDriver::set_total_memory(size_t bytes) {
   const Lock lock(state_->mutex);
   state_->total_bytes = bytes;
@@ -123,6 +137,18 @@ CUresult FakeDriver::enter(const char* call) {
 CUresult FakeDriver::submit(CUstream stream, std::function<void()> work) {
   const Lock lock(state_->mutex);
   return state_->submit(stream, {.type = CU_GRAPH_NODE_TYPE_KERNEL, .work = std::move(work)});
+}
+
+CUresult FakeDriver::submit(CUstream stream, FakeExchange exchange) {
+  const Lock lock(state_->mutex);
+  return state_->submit(stream,
+                        {.type = CU_GRAPH_NODE_TYPE_KERNEL,
+                         .exchange = std::make_shared<const FakeExchange>(std::move(exchange))});
+}
+
+int FakeDriver::gpu_of_thread() const {
+  const Lock lock(state_->mutex);
+  return state_->gpu_of_thread();
 }
 
 bool FakeDriver::is_capturing() const {

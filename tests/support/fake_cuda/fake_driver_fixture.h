@@ -51,6 +51,14 @@ struct FakeResources {
   friend bool operator==(const FakeResources&, const FakeResources&) = default;
 };
 
+/// Work of a library that exchanges data with other GPUs. A stream gets to it, begins it, and goes
+/// on when the other GPUs have begun theirs.
+struct FakeExchange {
+  std::function<uint64_t()> begin;  // returns the number of this run
+  std::function<bool(uint64_t)> is_ready;
+  std::function<void(uint64_t)> finish;
+};
+
 /// Decides when the fake GPU does its work. 0: as late as possible, when the host waits for the
 /// work. Other numbers: some work also runs earlier, at calls that a generator with this seed
 /// chooses.
@@ -82,6 +90,12 @@ class FakeDriver {
   [[nodiscard]] DriverApi api() const noexcept;
   /// Whether the fake GPU supports virtual memory; true at first.
   void set_virtual_memory(bool has_it);
+  /// The number of GPUs; 1 at first. They share the count of memory. Work of each is done in the
+  /// order of its streams; one that waits for another lets the other GPUs work.
+  void set_num_gpus(int num_gpus);
+  /// From now on a thread of the fake does work of the GPUs, for ranks that are processes: no call
+  /// of this process does the work for which another process waits.
+  void work_in_background();
   /// The GPU's memory; 4 GiB at first. \pre nothing is allocated
   void set_total_memory(size_t bytes);
   /// Adds a kernel, by function name, to every image that read_images() does not read.
@@ -116,6 +130,9 @@ class FakeDriver {
   [[nodiscard]] CUresult enter(const char* call);
   /// Queues `work`, or records it in the stream's capture.
   [[nodiscard]] CUresult submit(CUstream stream, std::function<void()> work);
+  [[nodiscard]] CUresult submit(CUstream stream, FakeExchange exchange);
+  /// The GPU of the calling thread's context.
+  [[nodiscard]] int gpu_of_thread() const;
   /// Whether the calling thread captures on a stream in a mode other than relaxed.
   [[nodiscard]] bool is_capturing() const;
   [[nodiscard]] bool owns(const void* address, size_t bytes) const;

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstring>
 
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
@@ -40,9 +41,15 @@ void FakeDriver::State::run_next(Queue& queue) {
   if (queue.work.empty() || is_running) return;
   const QueuedWork next = queue.work.front();
   if (next.waits_for != nullptr && !next.waits_for->is_complete) return;
+  if (!has_exchanged(queue)) return;
   if (next.node != nullptr) {
     is_running = true;
-    run(*next.node);
+    if (next.node->exchange != nullptr) {
+      const uint64_t number = queue.work.front().exchange.value_or(0);
+      run_guarded(*next.node, [&] { next.node->exchange->finish(number); });
+    } else {
+      run(*next.node);
+    }
     is_running = false;
     if (queue.work.empty()) return;  // the context was lost, and the work with it
   }
@@ -61,6 +68,7 @@ void FakeDriver::State::drain(Queue& queue) {
     const std::shared_ptr<RecordedPoint> waits_for = queue.work.front().waits_for;
     if (waits_for != nullptr && !waits_for->is_complete) reach(*waits_for);
     run_next(queue);
+    if (!has_exchanged(queue)) let_others_work(queue.gpu);
   }
 }
 
@@ -70,14 +78,46 @@ void FakeDriver::State::reach(RecordedPoint& point) {
     const std::shared_ptr<RecordedPoint> waits_for = point.queue->work.front().waits_for;
     if (waits_for != nullptr && !waits_for->is_complete) reach(*waits_for);
     run_next(*point.queue);
+    if (!has_exchanged(*point.queue)) let_others_work(point.queue->gpu);
   }
 }
 
 void FakeDriver::State::drain_all() {
-  while (!queues.empty() && !is_running) {
-    const std::shared_ptr<Queue> queue = queues.front();
+  const int gpu = gpu_of_thread();
+  while (!is_running) {
+    const auto found =
+        std::ranges::find_if(queues, [&](const auto& queue) { return queue->gpu == gpu; });
+    if (found == queues.end()) return;
+    const std::shared_ptr<Queue> queue = *found;
     drain(*queue);
   }
+}
+
+bool FakeDriver::State::has_exchanged(Queue& queue) {
+  if (queue.work.empty() || is_running) return true;
+  QueuedWork& next = queue.work.front();
+  if (next.node == nullptr || next.node->exchange == nullptr) return true;
+  const std::shared_ptr<const Node> node = next.node;
+  if (!next.exchange) {
+    is_running = true;
+    run_guarded(*node, [&] { next.exchange = node->exchange->begin(); });
+    is_running = false;
+    if (queue.work.empty()) return true;  // the context was lost, and the work with it
+  }
+  return node->exchange->is_ready(*next.exchange);
+}
+
+void FakeDriver::State::let_others_work(int gpu) {
+  {
+    const Lock lock(mutex);
+    const std::vector<std::shared_ptr<Queue>> all = queues;
+    for (const auto& queue : all) {
+      if (queue->gpu != gpu) run_next(*queue);
+    }
+    if (gpu >= 0) mutex.unlock();  // the caller's
+  }
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+  if (gpu >= 0) mutex.lock();
 }
 
 void FakeDriver::State::run_early() {

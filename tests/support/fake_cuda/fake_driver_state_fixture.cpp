@@ -71,6 +71,12 @@ CUstreamCaptureMode& FakeDriver::State::mode_of_thread() {
   return modes.try_emplace(std::this_thread::get_id(), CU_STREAM_CAPTURE_MODE_GLOBAL).first->second;
 }
 
+int FakeDriver::State::gpu_of_thread() const {
+  const auto found = current.find(std::this_thread::get_id());
+  if (found == current.end() || found->second == nullptr) return 0;
+  return static_cast<int>(reinterpret_cast<const char*>(found->second) - context_of_gpu.data());
+}
+
 bool FakeDriver::State::owns(CUdeviceptr address, size_t bytes) const {
   if (auto next = allocations.upper_bound(address); next != allocations.begin()) {
     --next;
@@ -99,7 +105,8 @@ CUresult FakeDriver::State::submit(CUstream handle, Node node) {
   node.waits_for = stream->frontier;
   auto& nodes = stream->capture->graph->nodes;
   const auto is_kernel = [&](size_t before) {
-    return nodes[before]->type == CU_GRAPH_NODE_TYPE_KERNEL && !nodes[before]->work;
+    return nodes[before]->type == CU_GRAPH_NODE_TYPE_KERNEL && !nodes[before]->work &&
+           nodes[before]->exchange == nullptr;
   };
   if (node.is_programmatic && (node.waits_for.size() != 1 || !is_kernel(node.waits_for.front()))) {
     misuses.emplace_back("a programmatic launch behind what is not one kernel");

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -44,6 +46,7 @@ struct Node {
   size_t bytes = 0;
   std::vector<size_t> waits_for;
   std::function<void()> work;  // the work of a library; empty if the node is a kernel
+  std::shared_ptr<const FakeExchange> exchange;  // the same, with other GPUs
 };
 
 struct Graph {
@@ -63,12 +66,14 @@ struct QueuedWork {
   std::shared_ptr<const Node> node;
   std::shared_ptr<RecordedPoint> completes;
   std::shared_ptr<RecordedPoint> waits_for;
+  std::optional<uint64_t> exchange = {};  // its number, once it has begun
 };
 
 /// The work that a stream was asked to do and has not done. A queue outlives its stream: the driver
 /// finishes the work of destroyed streams.
 struct Queue {
   std::deque<QueuedWork> work;
+  int gpu = 0;
 };
 
 struct Stream;
@@ -192,6 +197,8 @@ struct FakeDriver::State {
   std::string failed_call;
   std::vector<std::string> misuses;
 
+  int num_gpus = 1;
+  std::array<char, 16> context_of_gpu{};  // a context is the address of its GPU's element
   size_t contexts = 0;
   std::shared_ptr<PrimaryContexts> retained_contexts = std::make_shared<PrimaryContexts>();
   std::map<CUdeviceptr, fake_driver::Allocation> allocations;
@@ -232,6 +239,7 @@ struct FakeDriver::State {
   /// The memory that the driver itself takes for contexts, code and executable graphs.
   [[nodiscard]] size_t overhead_bytes() const;
   CUstreamCaptureMode& mode_of_thread();
+  [[nodiscard]] int gpu_of_thread() const;
   [[nodiscard]] bool owns(CUdeviceptr address, size_t bytes) const;
 
   /// Queues `node`, or records it in the stream's capture.
@@ -242,7 +250,12 @@ struct FakeDriver::State {
   void push(const std::shared_ptr<fake_driver::Queue>& queue, fake_driver::QueuedWork work);
   /// Does all work of a queue, and all work of other queues that must be done before it.
   void drain(fake_driver::Queue& queue);
+  /// The same for all queues of the calling thread's GPU.
   void drain_all();
+  /// Lets the other GPUs work, and other threads call the driver.
+  void let_others_work(int gpu);
+  /// Begins the exchange at the front of a queue. Whether the queue can go on.
+  bool has_exchanged(fake_driver::Queue& queue);
   /// Does the work that precedes the point.
   void reach(fake_driver::RecordedPoint& point);
   /// Does the next work of a queue, unless it must wait for another queue.

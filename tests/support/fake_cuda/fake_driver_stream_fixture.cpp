@@ -29,7 +29,9 @@ void Capture::end() {
 
 CUresult stream_create(CUstream* stream, unsigned int) {
   REPRISE_FAKE_ENTER("cuStreamCreate");
-  *stream = reinterpret_cast<CUstream>(fake->streams.make());
+  Stream* made = fake->streams.make();
+  made->queue->gpu = fake->gpu_of_thread();
+  *stream = reinterpret_cast<CUstream>(made);
   return CUDA_SUCCESS;
 }
 

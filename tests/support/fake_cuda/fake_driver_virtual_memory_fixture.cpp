@@ -23,7 +23,8 @@ bool is_multiple(size_t bytes) { return bytes > 0 && bytes % kGranularity == 0; 
 
 bool is_memory_of_the_gpu(const CUmemAllocationProp& memory) {
   return memory.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-         memory.location.type == CU_MEM_LOCATION_TYPE_DEVICE && memory.location.id == 0;
+         memory.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         memory.location.id == fake->gpu_of_thread();
 }
 
 /// The mappings that together fill the range exactly; empty if there are none.
@@ -181,7 +182,8 @@ CUresult mem_set_access(CUdeviceptr address,
   const std::vector<Mapping*> mappings = mappings_of(address, bytes);
   if (mappings.empty()) return invalid("cuMemSetAccess of anything but whole mappings");
   if (count != 1 || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
-      access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || access->location.id != 0) {
+      access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      access->location.id != fake->gpu_of_thread()) {
     return invalid("cuMemSetAccess for another GPU");
   }
   mprotect(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE);
