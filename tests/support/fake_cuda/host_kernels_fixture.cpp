@@ -23,6 +23,7 @@
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 #include "reprise/kernels/cuda/prefill_attention_kernels.cuh"
 #include "reprise/kernels/cuda/quantize_kernels.cuh"
+#include "reprise/kernels/cuda/rank_kernels.cuh"
 #include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/sparse_attention_kernels.cuh"

@@ -14,6 +14,7 @@
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
+#include "reprise/kernels/cuda/rank_launch.h"
 #include "reprise/kernels/cuda/state_arguments.h"
 #include "reprise/kernels/cuda/state_launch.h"
 #include "reprise/kernels/kernel_table.inl"
@@ -73,20 +74,17 @@ constexpr std::array kLaunchedAsOnCpu = {
     OpCode::fused_add_rms_norm_quant,
     OpCode::silu_and_mul_quant,
     OpCode::gather_rows,
-    OpCode::kv_write,
-    // Launching these is refused: an engine has one rank.
-    OpCode::all_reduce,
-    OpCode::reduce_scatter,
-    OpCode::all_gather,
-    OpCode::fused_all_reduce_add_rms_norm,
-    OpCode::linear_reduce_scatter,
-    OpCode::all_gather_linear};
+    OpCode::kv_write};
 
 /// A recurrent layer. With batch invariance its prompts have the bits of decoding.
 bool launch_recurrence(const OpRun& run) {
   const auto& executor = static_cast<const CudaExecutor&>(run.executor);
   const bool has_chunks = executor.state_chunk_tokens(run.in[0].dtype()) > 1;
   return launch_states(run, has_chunks ? PromptStates::in_chunks : PromptStates::token_after_token);
+}
+
+bool launch_among_ranks(const OpRun& run) {
+  return launch_collective(run, static_cast<const CudaExecutor&>(run.executor).device_ranks());
 }
 
 }  // namespace
@@ -215,6 +213,16 @@ const LaunchTable& CudaExecutor::launches() {
       }
       return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
     });
+    for (OpCode op : {OpCode::all_reduce,
+                      OpCode::reduce_scatter,
+                      OpCode::all_gather,
+                      OpCode::gather_columns,
+                      OpCode::fused_all_reduce_add_rms_norm,
+                      OpCode::linear_reduce_scatter,
+                      OpCode::all_gather_linear}) {
+      set(op, launch_among_ranks);
+    }
+    set(OpCode::local_experts, launch_local_experts);
     set(OpCode::row_group, launch_group);
     set(OpCode::custom, launch_custom);
     return launches;

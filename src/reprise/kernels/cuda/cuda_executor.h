@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/attention/attention.h"
@@ -13,6 +14,7 @@
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
 #include "reprise/kernels/device_executor.h"
+#include "reprise/kernels/device_ranks.h"
 
 namespace reprise::kernels::cuda {
 
@@ -30,6 +32,8 @@ struct CudaExecutorOptions {
   /// For planned attention of batches with one token per request. The project's own kernels serve
   /// other shapes, and all shapes if this is empty. The kernels must outlive the executor.
   std::span<const FlashInferKernels> flashinfer;
+  /// The groups of ranks that collective ops name. They must outlive the executor.
+  std::vector<DeviceRanks*> ranks = {};
 };
 
 /// Runs ops on a GPU. Ops on rows use the launch functions of the CPU, with kernels that take the
@@ -56,6 +60,7 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] std::vector<ScratchMemory> scratch() const override;
   [[nodiscard]] int state_chunk_tokens(DType dtype) const noexcept override;
   [[nodiscard]] std::string remark_on(PanelFormat codec, DType dtype) override;
+  [[nodiscard]] DeviceRankGroups device_ranks() const noexcept { return options_.ranks; }
 
  private:
   /// A function that launches a matrix product. If `norm` has a weight, x is normalised first;

@@ -7,6 +7,7 @@
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
+#include "reprise/kernels/cuda/rank_arguments.h"
 #include "reprise/kernels/cuda/state_arguments.h"
 
 // Machine code of kernels.cu.
@@ -267,6 +268,19 @@ SamplingKernels sampling_kernels() {
 }
 
 const Kernel& expert_counter() { return count_experts; }
+
+const Kernel& rank_sum_kernel(DType dtype) {
+  return *pick<const Kernel*>(dtype, &sum_of_ranks_f32, &sum_of_ranks_bf16, &sum_of_ranks_f16);
+}
+
+const Kernel& rank_sum_and_norm_kernel(DType dtype) {
+  return *pick<const Kernel*>(
+      dtype, &sum_of_ranks_and_norm_f32, &sum_of_ranks_and_norm_bf16, &sum_of_ranks_and_norm_f16);
+}
+
+const Kernel& rank_experts_kernel() { return experts_of_rank; }
+
+const Kernel& rank_columns_kernel() { return columns_of_ranks; }
 
 std::span<const Kernel* const> all_kernels() { return kAll; }
 

@@ -242,6 +242,11 @@
   REPRISE_MODEL_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                            \
   X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                     \
   X(count_experts, CountExpertsArguments, 256, 0, count_experts)               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, sum_of_ranks, RankSumArguments, 256, 0)        \
+  REPRISE_CUDA_FLOAT_KERNELS(                                                  \
+      X, sum_of_ranks_and_norm, RankSumNormArguments, 256, 64)                 \
+  X(experts_of_rank, RankExpertsArguments, 256, 0, experts_of_rank)            \
+  X(columns_of_ranks, RankColumnsArguments, 256, 0, columns_of_ranks)          \
   X(kv_write, KvWriteArguments, 256, 0, kv_write)                              \
   REPRISE_CUDA_FLOAT_KERNELS(X, kv_write_quant, KvWriteQuantArguments, 256, 0) \
   REPRISE_CUDA_FLOAT_KERNELS(                                                  \
