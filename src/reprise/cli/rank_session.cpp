@@ -34,6 +34,7 @@ namespace reprise::cli {
 namespace {
 
 constexpr int kFailed = 1;
+constexpr int kInvalid = 2;  // a mistake in the options
 
 std::string sizes_text(const api::EngineArgs& args) {
   std::string text;
@@ -78,6 +79,11 @@ void take_cores(int local_rank, int num_local_ranks, int32_t& num_threads) {
   }
   (void)sched_setaffinity(0, sizeof set, &set);
 }
+
+// NCCL would register buffers of captured exchanges with the memory that is behind their addresses
+// at that time. This project maps memory itself, and registrations would keep what was mapped
+// before. NCCL reads this setting from the environment only. No thread exists yet.
+void keep_nccl_from_registering() { setenv("NCCL_GRAPH_REGISTER", "0", 0); }
 
 void end_as_on_sigterm(int /*signal*/) { std::raise(SIGTERM); }
 
@@ -188,13 +194,14 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
   }
   if (launched->size != num_ranks) {
     // Only rank 0 reports a mistake in the options.
-    if (launched->rank > 0) std::_Exit(2);
+    if (launched->rank > 0) std::_Exit(kInvalid);
     throw InvalidArgument(fmt::format("{} started {} ranks, and {} needs {}: both must be equal",
                                       launched->launcher,
                                       launched->size,
                                       sizes_text(args),
                                       num_ranks));
   }
+  keep_nccl_from_registering();
   std::unique_ptr<parallel::Transport> transport =
       launched->is_mpi ? join_mpi(args) : join_tcp(*launched, args);
   take_cores(launched->local_rank.value_or(launched->rank),
@@ -206,6 +213,7 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
       parallel::CommunicatorOptions{.timeout = timeout,
                                     // The silence after which a rank counts as lost.
                                     .silence = timeout * 3 / 5,
+                                    .local_rank = launched->local_rank.value_or(launched->rank),
                                     .on_failure = [](const std::string& reason) {
                                       fmt::print(stderr, "reprise: {}\n", reason);
                                       end_soon();
@@ -240,6 +248,9 @@ int RankSession::run(const api::EngineArgs& args) {
     const bool is_other_engine = args.replicas != nullptr && args.replicas->rank() > 0;
     is_other_engine ? api::serve_replica(args) : api::follow_rank_0(args);
     return 0;
+  } catch (const InvalidArgument& error) {
+    fmt::print(stderr, "reprise: rank {}: {}\n", ranks_->rank(), error.what());
+    std::_Exit(kInvalid);
   } catch (const std::exception& error) {
     if (!ranks_->has_failed()) {
       fmt::print(stderr, "reprise: rank {}: {}\n", ranks_->rank(), error.what());

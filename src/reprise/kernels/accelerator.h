@@ -10,6 +10,7 @@
 #include "reprise/device/code_loader.h"
 #include "reprise/device/device.h"
 #include "reprise/kernels/device_executor.h"
+#include "reprise/kernels/device_ranks.h"
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/kernels/row_sampler.h"
 
@@ -39,11 +40,27 @@ class Accelerator {
   /// Sets AcceleratorOptions::programmatic_launch for later launches of a device of this
   /// accelerator. Existing graphs do not change. \pre no thread launches on the device
   virtual void set_programmatic_launch(device::Device& device, bool is_on) = 0;
+  /// The number of devices that this process may use.
+  [[nodiscard]] virtual int num_devices() const = 0;
+  /// Where a device of this accelerator is plugged in: "PCI 0000:3b:00". Two devices of a machine
+  /// have the same place only if they are one.
+  [[nodiscard]] virtual std::string place_of(device::Device& device) const = 0;
+  /// Why devices of this machine cannot exchange data with those of other ranks, and what to do;
+  /// empty if they can. Only programs with several ranks call this: it loads a large library.
+  [[nodiscard]] virtual std::string why_no_ranks() = 0;
+  /// Connects a device with those of the other ranks. All of them call this at the same time.
+  /// `device` and `ranks` must outlive the result. \pre why_no_ranks() is empty \throws
+  /// parallel::RankError that names a rank, DeviceError, OutOfMemory
+  [[nodiscard]] virtual std::unique_ptr<DeviceRanks> join_ranks(device::Device& device,
+                                                                parallel::Communicator& ranks) = 0;
   /// Makes an executor for a stream of this accelerator and loads its kernels. If batch invariance
-  /// is required, a row has the same bits in any launch, and many rows take longer. \throws
-  /// DeviceError, OutOfMemory
-  [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(
-      device::Stream& stream, device::MemoryPool& pool, BatchInvariance invariance) = 0;
+  /// is required, a row has the same bits in any launch, and many rows take longer. `ranks`: the
+  /// groups that collective ops name; they must outlive the executor. \throws DeviceError,
+  /// OutOfMemory
+  [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
+                                                                        device::MemoryPool& pool,
+                                                                        BatchInvariance invariance,
+                                                                        DeviceRankGroups ranks) = 0;
   /// Makes a sampler for a stream of this accelerator and at most `max_rows` rows at a time. It can
   /// count the tokens of up to `most_counted` requests with penalties, if there is room. nullptr:
   /// the vocabulary is too large. \throws DeviceError, OutOfMemory
@@ -78,7 +95,7 @@ struct LoadedAccelerator {
 [[nodiscard]] bool has_cuda_driver();
 
 /// The version of the interface between the plug-in and its loader. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 6;
+inline constexpr uint32_t kAcceleratorVersion = 7;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// Makes an accelerator, which the caller owns. nullptr: the accelerator cannot be used, and

@@ -9,18 +9,31 @@
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 #include "tests/support/fake_cuda/fake_cublas_lt_fixture.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
+#include "tests/support/fake_cuda/fake_nccl_fixture.h"
 
 // A reprise_cuda.so for tests: in the program's folder, it provides a fake GPU on the host. All
 // code above the driver is the same as with a real GPU. REPRISE_FAKE_MEMORY is the GPU's memory in
 // bytes; REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY makes it a GPU that cannot reserve addresses.
-// REPRISE_FAKE_CAPABILITY is the compute capability (90) by which cuBLASLt has products of eight bits.
+// REPRISE_FAKE_CAPABILITY is the compute capability (90) by which cuBLASLt has products of eight
+// bits. There are REPRISE_FAKE_GPUS of them, which exchange data unless REPRISE_FAKE_WITHOUT_NCCL
+// is set.
 namespace reprise::kernels::cuda {
 namespace {
 
 struct Machine {
   device::cuda::FakeDriver driver;
   FakeCublasLt cublas_lt{driver};
+  FakeNccl nccl{driver};
 };
+
+/// Ranks are processes: while one waits for a message, its GPU must go on.
+LoadedNccl load_fake_nccl(Machine& machine) {
+  if (std::getenv("REPRISE_FAKE_WITHOUT_NCCL") != nullptr) {
+    return {.api = {}, .version = 0, .reason = "libnccl.so.2: no such file"};
+  }
+  machine.driver.work_in_background();
+  return {.api = machine.nccl.api(), .version = FakeNccl::kVersion, .reason = {}};
+}
 
 /// Marks the context as lost, like after an illegal access, when this file appears in the program's
 /// folder.
@@ -47,6 +60,9 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   if (const char* memory = std::getenv("REPRISE_FAKE_MEMORY"); memory != nullptr) {
     machine.driver.set_total_memory(std::strtoull(memory, nullptr, 10));
   }
+  if (const char* gpus = std::getenv("REPRISE_FAKE_GPUS"); gpus != nullptr) {
+    machine.driver.set_num_gpus(static_cast<int>(std::strtoul(gpus, nullptr, 10)));
+  }
   if (std::getenv("REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY") != nullptr) {
     machine.driver.set_virtual_memory(false);
   }
@@ -57,6 +73,7 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   cuda::watch_for_loss(machine,
                        default_cuda_plugin_paths().at(0).replace_filename("device-is-lost"));
   return cuda::create_cuda_accelerator(machine.driver.api(),
-                                       {.api = machine.cublas_lt.api(), .reason = {}})
+                                       {.cublas_lt = {.api = machine.cublas_lt.api(), .reason = {}},
+                                        .load_nccl = [] { return cuda::load_fake_nccl(machine); }})
       .release();
 }

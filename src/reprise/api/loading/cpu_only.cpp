@@ -5,10 +5,12 @@
 namespace reprise::api {
 
 void refuse_what_needs_the_cpu(const EngineArgs& args) {
-  if (args.ranks != nullptr || args.replicas != nullptr) {
+  if (args.ranks != nullptr && args.async_scheduling) {
     throw InvalidArgument(
-        "--tensor-parallel-size, --data-parallel-size: several ranks run on CPUs only; use "
-        "--device cpu");
+        "--async-scheduling: the tokens of a step stay on the GPU of rank 0, and the other ranks "
+        "need them on the host (--tensor-parallel-size, --pipeline-parallel-size); leave it out, "
+        "or "
+        "use --device cpu");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "reprise/api/loading/engine_ranks.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/usable_cores.h"
@@ -71,6 +72,7 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
       opened.fallback_reason = fmt::format("running on the CPU, not on a GPU: {}", loaded.reason);
     }
   }
+  const int gpu = args.device != "cpu" ? agree_on_gpu(args, opened) : 0;
   if (!opened.is_gpu()) {
     const std::optional<device::WorkerPlacement> placement = bound_workers(args, opened.warnings);
     opened.device =
@@ -88,14 +90,17 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
   }
   kernels::Accelerator& accelerator = *opened.accelerator;
   opened.warnings.assign(accelerator.remarks().begin(), accelerator.remarks().end());
-  opened.device =
-      accelerator.create_device({.programmatic_launch = args.programmatic_dependent_launch});
+  opened.device = accelerator.create_device(
+      {.device_index = gpu, .programmatic_launch = args.programmatic_dependent_launch});
   opened.code_target = accelerator.create_code_target(*opened.device);
+  connect_gpus(args, opened);
+  std::vector<kernels::DeviceRanks*> groups;
+  for (const auto& group : opened.device_ranks) groups.push_back(group.get());
   opened.execution = std::make_unique<runner::Execution>(
       *opened.device,
-      [&accelerator, invariance = invariance_of(args, opened)](device::Stream& stream,
-                                                               device::MemoryPool& pool) {
-        return accelerator.create_executor(stream, pool, invariance);
+      [&accelerator, &groups, invariance = invariance_of(args, opened)](device::Stream& stream,
+                                                                        device::MemoryPool& pool) {
+        return accelerator.create_executor(stream, pool, invariance, groups);
       });
   return opened;
 }

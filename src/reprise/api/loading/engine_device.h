@@ -21,6 +21,8 @@ struct EngineDevice {
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
   kernels::CodeTarget code_target;  // of the accelerator
+  /// The connections with the GPUs of the other ranks, one for each group of them.
+  std::vector<std::unique_ptr<kernels::DeviceRanks>> device_ranks;
   std::unique_ptr<runner::Execution> execution;
   kernels::Isa isa = kernels::Isa::scalar;  // instruction set of the CPU's kernels
   int num_workers = 0;                      // of the CPU; 0: the device is a GPU

@@ -47,7 +47,6 @@ void check_data_parallel_options(const EngineArgs& args) {
         fmt::format("{}: is not supported with {} yet; leave it out", option, with));
   };
   const std::string_view size = "--data-parallel-size";
-  if (args.device == "cuda") refuse("--device cuda", size);
   if (args.enable_lora) refuse("--enable-lora", size);
   if (args.kv_events.enable_kv_cache_events) refuse("--kv-events-config", size);
   if (!args.is_in_lockstep()) return;
@@ -70,7 +69,6 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
   const bool divides_weights = args.ranks_per_engine() > 1 || args.shares_experts();
   if (divides_weights && args.quantization == "fp8") refuse_with_ranks("--quantization", "fp8");
   if (args.ranks_per_engine() == 1) return;
-  if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
   // Pipeline stages; the resolution refuses tensor ranks.
   if (measures_sizes(args)) refuse_with_ranks(kMeasured, "a measurement of each rank");
   if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "reprise/kernels/cuda/code_target.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/nccl_ranks.h"
 #include "reprise/kernels/cuda/row_sampler.h"
 
 namespace reprise::kernels::cuda {
@@ -19,14 +21,12 @@ namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  CudaAccelerator(device::cuda::DriverApi api,
-                  LoadedCublasLt cublas_lt,
-                  std::span<const FlashInferKernels> flashinfer)
-      : api_(std::move(api)), cublas_lt_(std::move(cublas_lt)), flashinfer_(flashinfer) {
-    if (!cublas_lt_.reason.empty()) {
+  CudaAccelerator(device::cuda::DriverApi api, CudaLibraries libraries)
+      : api_(std::move(api)), libraries_(std::move(libraries)) {
+    if (!libraries_.cublas_lt.reason.empty()) {
       remarks_.push_back(fmt::format(
           "no cuBLASLt ({}): products of many rows run in our own kernels, so prompts take longer",
-          cublas_lt_.reason));
+          libraries_.cublas_lt.reason));
     }
   }
 
@@ -41,15 +41,36 @@ class CudaAccelerator final : public Accelerator {
     dynamic_cast<device::cuda::CudaDevice&>(device).set_programmatic_image(
         programmatic_image(is_on));
   }
-  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(
-      device::Stream& stream, device::MemoryPool& pool, BatchInvariance invariance) override {
+  [[nodiscard]] int num_devices() const override {
+    int count = 0;
+    return api_.device_get_count(&count) == CUDA_SUCCESS ? count : 0;
+  }
+  [[nodiscard]] std::string place_of(device::Device& device) const override {
+    const device::cuda::Driver& driver = driver_of(device);
+    return fmt::format("PCI {:04x}:{:02x}:{:02x}",
+                       driver.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                       driver.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                       driver.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+  }
+  [[nodiscard]] std::string why_no_ranks() override { return nccl().reason; }
+  [[nodiscard]] std::unique_ptr<DeviceRanks> join_ranks(device::Device& device,
+                                                        parallel::Communicator& ranks) override {
+    return std::make_unique<NcclRanks>(
+        nccl().api, nccl().version, dynamic_cast<device::cuda::CudaDevice&>(device), ranks);
+  }
+  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
+                                                                device::MemoryPool& pool,
+                                                                BatchInvariance invariance,
+                                                                DeviceRankGroups ranks) override {
+    const LoadedCublasLt& cublas_lt = libraries_.cublas_lt;
     return std::make_unique<CudaExecutor>(
         stream,
         pool,
         CudaExecutorOptions{.num_multiprocessors = num_multiprocessors(stream.device()),
                             .invariance = invariance,
-                            .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr,
-                            .flashinfer = flashinfer_});
+                            .cublas_lt = cublas_lt.reason.empty() ? &cublas_lt.api : nullptr,
+                            .flashinfer = libraries_.flashinfer,
+                            .ranks = {ranks.begin(), ranks.end()}});
   }
   [[nodiscard]] std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                int32_t max_rows,
@@ -68,27 +89,31 @@ class CudaAccelerator final : public Accelerator {
   [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 
  private:
+  static const device::cuda::Driver& driver_of(device::Device& device) {
+    return dynamic_cast<device::cuda::CudaDevice&>(device).driver();
+  }
   static int num_multiprocessors(device::Device& device) {
-    return dynamic_cast<device::cuda::CudaDevice&>(device).driver().attribute(
-        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    return driver_of(device).attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  }
+  const LoadedNccl& nccl() {
+    if (!nccl_) nccl_ = libraries_.load_nccl();
+    return *nccl_;
   }
   static const void* programmatic_image(bool is_on) {
     return is_on ? row_kernels().gather_rows.cuda.image : nullptr;
   }
 
   device::cuda::DriverApi api_;
-  LoadedCublasLt cublas_lt_;
-  std::span<const FlashInferKernels> flashinfer_;
+  CudaLibraries libraries_;
+  std::optional<LoadedNccl> nccl_;
   std::vector<std::string> remarks_;
 };
 
 }  // namespace
 
-std::unique_ptr<Accelerator> create_cuda_accelerator(
-    const device::cuda::DriverApi& api,
-    LoadedCublasLt cublas_lt,
-    std::span<const FlashInferKernels> flashinfer) {
-  return std::make_unique<CudaAccelerator>(api, std::move(cublas_lt), flashinfer);
+std::unique_ptr<Accelerator> create_cuda_accelerator(const device::cuda::DriverApi& api,
+                                                     CudaLibraries libraries) {
+  return std::make_unique<CudaAccelerator>(api, std::move(libraries));
 }
 
 }  // namespace reprise::kernels::cuda

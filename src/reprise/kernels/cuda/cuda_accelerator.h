@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -7,14 +8,20 @@
 #include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/cublas_lt_api.h"
 #include "reprise/kernels/cuda/flashinfer_table.h"
+#include "reprise/kernels/cuda/nccl_api.h"
 
 namespace reprise::kernels::cuda {
 
-/// An accelerator over a driver. It uses cuBLASLt, unless `cublas_lt` has a reason why there is
-/// none, and the given kernels of FlashInfer, which must outlive it.
+/// The libraries of an accelerator.
+struct CudaLibraries {
+  LoadedCublasLt cublas_lt;  // unused if it has a reason why there is none
+  /// Called once, when ranks are to be connected.
+  std::function<LoadedNccl()> load_nccl;
+  std::span<const FlashInferKernels> flashinfer = {};  // must outlive the accelerator
+};
+
+/// An accelerator over a driver.
 [[nodiscard]] std::unique_ptr<Accelerator> create_cuda_accelerator(
-    const device::cuda::DriverApi& api,
-    LoadedCublasLt cublas_lt,
-    std::span<const FlashInferKernels> flashinfer = {});
+    const device::cuda::DriverApi& api, CudaLibraries libraries);
 
 }  // namespace reprise::kernels::cuda

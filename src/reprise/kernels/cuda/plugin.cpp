@@ -23,5 +23,9 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   }
   if (!reason.empty()) return nullptr;
   using namespace reprise::kernels::cuda;
-  return create_cuda_accelerator(driver.api, load_cublas_lt(), flashinfer_kernels()).release();
+  return create_cuda_accelerator(driver.api,
+                                 {.cublas_lt = load_cublas_lt(),
+                                  .load_nccl = load_nccl,
+                                  .flashinfer = flashinfer_kernels()})
+      .release();
 }
