@@ -85,7 +85,8 @@ inline Gpu open_gpu(const kernels::AcceleratorOptions& options = {}) {
 
 inline runner::Execution::MakeExecutor executor_of(const Gpu& gpu) {
   return [&gpu](device::Stream& stream, device::MemoryPool& pool) {
-    return gpu.accelerator->create_executor(stream, pool, kernels::BatchInvariance::not_required);
+    return gpu.accelerator->create_executor(
+        stream, pool, kernels::BatchInvariance::not_required, {});
   };
 }
 
