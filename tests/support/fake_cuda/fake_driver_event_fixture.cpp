@@ -2,9 +2,10 @@
 
 namespace reprise::device::cuda::fake_driver {
 
-CUresult event_create(CUevent* event, unsigned int) {
+CUresult event_create(CUevent* event, unsigned int flags) {
   REPRISE_FAKE_ENTER("cuEventCreate");
-  *event = reinterpret_cast<CUevent>(fake->events.make());
+  const bool has_time = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  *event = reinterpret_cast<CUevent>(fake->events.make({.has_time = has_time}));
   return CUDA_SUCCESS;
 }
 
@@ -45,6 +46,22 @@ CUresult look_at(CUevent handle) {
 }
 
 }  // namespace
+
+CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
+  REPRISE_FAKE_ENTER("cuEventElapsedTime");
+  if (!fake->events.has(begin) || !fake->events.has(end)) {
+    return fake->misuse("cuEventElapsedTime of an event that does not exist");
+  }
+  const auto& first = *reinterpret_cast<const Event*>(begin);
+  const auto& last = *reinterpret_cast<const Event*>(end);
+  if (!first.has_time || !last.has_time || first.point == nullptr || last.point == nullptr) {
+    return fake->misuse("cuEventElapsedTime of an event without a time");
+  }
+  if (!first.point->is_complete || !last.point->is_complete) return CUDA_ERROR_NOT_READY;
+  const double microseconds = last.point->microseconds - first.point->microseconds;
+  *milliseconds = static_cast<float>(microseconds / 1e3);
+  return CUDA_SUCCESS;
+}
 
 CUresult event_query(CUevent event) {
   REPRISE_FAKE_ENTER("cuEventQuery");

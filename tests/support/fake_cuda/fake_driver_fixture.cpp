@@ -134,9 +134,17 @@ CUresult FakeDriver::enter(const char* call) {
   return state_->enter(call);
 }
 
-CUresult FakeDriver::submit(CUstream stream, std::function<void()> work) {
+void FakeDriver::set_time_of_kernels(
+    std::function<double(const std::string& function, uint32_t num_blocks)> time) {
   const Lock lock(state_->mutex);
-  return state_->submit(stream, {.type = CU_GRAPH_NODE_TYPE_KERNEL, .work = std::move(work)});
+  state_->time_of_kernels = std::move(time);
+}
+
+CUresult FakeDriver::submit(CUstream stream, std::function<void()> work, double microseconds) {
+  const Lock lock(state_->mutex);
+  return state_->submit(
+      stream,
+      {.type = CU_GRAPH_NODE_TYPE_KERNEL, .work = std::move(work), .microseconds = microseconds});
 }
 
 CUresult FakeDriver::submit(CUstream stream, FakeExchange exchange) {

@@ -123,13 +123,20 @@ class FakeDriver {
   /// calling thread. The observer may wait. An empty function removes the observer.
   void observe(std::function<void(std::string_view call)> observer);
 
+  /// Sets the time that kernels take on the fake GPU's clock, in microseconds, by function name and
+  /// number of blocks. Without it, and for copies and fills, all work takes 1 us.
+  void set_time_of_kernels(
+      std::function<double(const std::string& function, uint32_t num_blocks)> time);
+
   // The functions below are for fakes of libraries that work on the driver's streams.
 
   /// Numbers a call of a library like a call of the driver. \returns the error that it must report,
   /// or CUDA_SUCCESS
   [[nodiscard]] CUresult enter(const char* call);
-  /// Queues `work`, or records it in the stream's capture.
-  [[nodiscard]] CUresult submit(CUstream stream, std::function<void()> work);
+  /// Queues `work`, or records it in the stream's capture. It takes this time on the GPU's clock.
+  [[nodiscard]] CUresult submit(CUstream stream,
+                                std::function<void()> work,
+                                double microseconds = 1);
   [[nodiscard]] CUresult submit(CUstream stream, FakeExchange exchange);
   /// The GPU of the calling thread's context.
   [[nodiscard]] int gpu_of_thread() const;

@@ -105,6 +105,8 @@ CUresult launch_kernel(const CUlaunchConfig* config,
   }
   const auto* function = reinterpret_cast<const Function*>(handle);
   const auto* begin = static_cast<const std::byte*>(parameters[0]);
+  const double microseconds =
+      fake->time_of_kernels ? fake->time_of_kernels(function->name, config->gridDimX) : 1;
   return fake->submit(
       config->hStream,
       {.type = CU_GRAPH_NODE_TYPE_KERNEL,
@@ -113,7 +115,8 @@ CUresult launch_kernel(const CUlaunchConfig* config,
        .threads_per_block = config->blockDimX,
        .shared_bytes = config->sharedMemBytes,
        .is_programmatic = is_programmatic,
-       .parameter = std::vector<std::byte>(begin, begin + function->kernel.parameter_bytes)});
+       .parameter = std::vector<std::byte>(begin, begin + function->kernel.parameter_bytes),
+       .microseconds = microseconds});
 }
 
 }  // namespace reprise::device::cuda::fake_driver

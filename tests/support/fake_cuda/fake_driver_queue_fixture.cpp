@@ -51,9 +51,13 @@ void FakeDriver::State::run_next(Queue& queue) {
       run(*next.node);
     }
     is_running = false;
+    microseconds += next.node->microseconds;
     if (queue.work.empty()) return;  // the context was lost, and the work with it
   }
-  if (next.completes != nullptr) next.completes->is_complete = true;
+  if (next.completes != nullptr) {
+    next.completes->is_complete = true;
+    next.completes->microseconds = microseconds;
+  }
   queue.work.pop_front();
   if (!queue.work.empty()) return;
   std::erase_if(queues, [&](const auto& one) { return one.get() == &queue; });

@@ -47,6 +47,7 @@ struct Node {
   std::vector<size_t> waits_for;
   std::function<void()> work;  // the work of a library; empty if the node is a kernel
   std::shared_ptr<const FakeExchange> exchange;  // the same, with other GPUs
+  double microseconds = 1;     // of the fake GPU's clock
 };
 
 struct Graph {
@@ -59,6 +60,7 @@ struct Queue;
 struct RecordedPoint {
   std::shared_ptr<Queue> queue;
   bool is_complete = false;
+  double microseconds = 0;  // on the fake GPU's clock, once it is complete
 };
 
 /// One piece of work that a stream still has to do: exactly one of the members is set.
@@ -103,6 +105,7 @@ struct Event {
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;
   std::shared_ptr<RecordedPoint> point;  // nullptr: recorded in a capture, or never
+  bool has_time = false;
 };
 
 struct Function {
@@ -196,6 +199,8 @@ struct FakeDriver::State {
   bool is_lost = false;
   std::string failed_call;
   std::vector<std::string> misuses;
+  double microseconds = 0;  // of all work that was done
+  std::function<double(const std::string& function, uint32_t num_blocks)> time_of_kernels;
 
   int num_gpus = 1;
   std::array<char, 16> context_of_gpu{};  // a context is the address of its GPU's element

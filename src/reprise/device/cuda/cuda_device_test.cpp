@@ -6,9 +6,11 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "reprise/device/cuda/cuda_timer.h"
 #include "reprise/device/cuda/generated_code.h"
 #include "reprise/device/cuda/usable_gpu.h"
 #include "reprise/device/error.h"
@@ -152,6 +154,33 @@ std::vector<std::byte> empty_elf() {
   header.e_shoff = sizeof header;
   const auto bytes = std::as_bytes(std::span(&header, 1));
   return {bytes.begin(), bytes.end()};
+}
+
+TEST_F(CudaDeviceOverFake, a_timer_measures_the_work_between_its_points_and_refuses_captures) {
+  driver_.set_time_of_kernels([](const std::string& function, uint32_t num_blocks) {
+    return function == "add" ? 0.5 * num_blocks : 100;
+  });
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  auto& cuda_stream = dynamic_cast<CudaStream&>(*stream);
+  const Buffer values = device->allocate(64);
+  CudaTimer timer(dynamic_cast<CudaDevice&>(*device));
+  launch_add(*stream, values.data(), 1);
+  timer.start(cuda_stream);
+  launch_add(*stream, values.data(), 1);
+  launch_add(*stream, values.data(), 1);
+  stream->fill(values.data(), std::byte{0}, 64);
+  timer.stop(cuda_stream);
+  launch_add(*stream, values.data(), 1);
+  EXPECT_NEAR(timer.microseconds(), 4 + 4 + 1, 1e-3);
+  stream->begin_capture();
+  EXPECT_THROW(timer.start(cuda_stream), CaptureError);
+  stream->abort_capture();
+  for (uint64_t k = 1; k <= 2; ++k) {
+    driver_.fail_call(k);
+    EXPECT_THROW(CudaTimer(dynamic_cast<CudaDevice&>(*device)), DeviceError);
+  }
+  driver_.fail_call(0);
 }
 
 TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_as_all_others) {

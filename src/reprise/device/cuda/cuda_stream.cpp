@@ -143,6 +143,12 @@ CUstream CudaStream::begin_library() const {
   return handle_;
 }
 
+CUstream CudaStream::handle() const {
+  require_handle();
+  forbid_while_capturing("a timer", "time the launch of the graph");
+  return handle_;
+}
+
 void CudaStream::finish_library(const char* name,
                                 std::span<const BufferUse> uses,
                                 const char* failure) {

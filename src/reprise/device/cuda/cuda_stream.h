@@ -67,6 +67,9 @@ class CudaStream final : public Stream {
   /// \throws CaptureError in a capture, otherwise DeviceError; sticky if the context is lost
   [[noreturn]] void fail_library(const char* name, const char* failure);
   void launch(CUgraphExec exec);
+  /// The driver's stream, for events of the driver. \pre no capture
+  /// \throws CaptureError, DeviceError
+  [[nodiscard]] CUstream handle() const;
 
   /// Called by Capture when it is over.
   void leave_capture() noexcept {

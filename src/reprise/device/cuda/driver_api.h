@@ -51,6 +51,7 @@ namespace reprise::device::cuda {
   X(event_create, cuEventCreate)                                     \
   X(event_destroy, cuEventDestroy)                                   \
   X(event_record, cuEventRecord)                                     \
+  X(event_elapsed_time, cuEventElapsedTime)                          \
   X(event_query, cuEventQuery)                                       \
   X(event_synchronize, cuEventSynchronize)                           \
   X(module_load_data, cuModuleLoadData)                              \
