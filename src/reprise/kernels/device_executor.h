@@ -21,6 +21,8 @@ class Communicator;
 
 namespace reprise::kernels {
 
+class TunableProducts;
+
 /// Memory that an executor owns and that captured kernels refer to.
 struct ScratchMemory {
   std::string_view name;
@@ -68,6 +70,8 @@ class DeviceExecutor : public OpExecutor {
   /// longer on this device than others like it; empty if there is nothing to say. \pre nothing is
   /// being captured
   [[nodiscard]] virtual std::string remark_on(PanelFormat /*codec*/, DType /*dtype*/) { return {}; }
+  /// The products whose kernels can be chosen by measurement. nullptr: rules choose all of them.
+  [[nodiscard]] virtual TunableProducts* tunable_products() noexcept { return nullptr; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }

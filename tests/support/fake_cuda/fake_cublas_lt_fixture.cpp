@@ -4,50 +4,31 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <compare>
 #include <cstring>
-#include <initializer_list>
+#include <functional>
 #include <mutex>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "reprise/base/element.h"
+#include "tests/support/fake_cuda/fake_products_fixture.h"
 
 namespace reprise::kernels::cuda {
 namespace {
 
-/// What a call may change between a search and a product.
-struct Addresses {
-  const void* bias = nullptr;
-  const float* left_scale = nullptr;
-  const float* right_scale = nullptr;
-
-  friend bool operator==(const Addresses&, const Addresses&) = default;
-};
-
-struct Operation {
-  bool has_integers = false;
-  bool is_left_transposed = false;
-  bool is_right_transposed = false;
-  bool has_bias = false;
-  bool has_fast_sums = false;
-  cudaDataType_t bias_type = CUDA_R_32F;
-  int32_t left_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
-  int32_t right_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
-  Addresses at;
-
-  friend bool operator==(const Operation&, const Operation&) = default;
-};
-
-struct Layout {
-  cudaDataType_t type = CUDA_R_32F;
-  uint64_t rows = 0;
-  uint64_t columns = 0;
-  int64_t stride = 0;  // between columns
-
-  friend bool operator==(const Layout&, const Layout&) = default;
-};
+using fake_products::bytes_of;
+using fake_products::element_bytes;
+using fake_products::has_mode;
+using fake_products::kScaledGroup;
+using fake_products::Layout;
+using fake_products::Operation;
+using fake_products::Product;
+using fake_products::refusal;
 
 struct Preference {
   uint64_t workspace_bytes = 0;
@@ -55,198 +36,58 @@ struct Preference {
   uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
-/// An operation with its layouts, for which a search found an algorithm.
-struct Search {
-  Operation operation;  // the addresses do not matter
-  Layout left;
-  Layout right;
-  Layout out;
-  Preference preference;
-  bool was_used = false;
+/// An algorithm that a search found. It describes itself, so that it can be stored and used by
+/// another process, as the library's can.
+struct Algorithm {
+  uint64_t candidate = 0;     // the number of the candidate in its search
+  uint64_t purpose = 0;       // see purpose_of()
+  uint64_t most_columns = 0;  // of the result
+  uint64_t workspace_bytes = 0;
+  uint64_t alignment = 0;
+  uint64_t reduction_schemes = 0;
+  uint64_t unused = 0;
+  uint64_t seal = 0;  // of the other members
+
+  [[nodiscard]] uint64_t right_seal() const {
+    uint64_t sum = 0x9E3779B97F4A7C15;
+    for (uint64_t word : {candidate,
+                          purpose,
+                          most_columns,
+                          workspace_bytes,
+                          alignment,
+                          reduction_schemes,
+                          unused}) {
+      sum = (sum ^ word) * 0x100000001B3 + 1;
+    }
+    return sum;
+  }
+  friend auto operator<=>(const Algorithm&, const Algorithm&) = default;
 };
+static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 
-size_t element_bytes(cudaDataType_t type) {
-  switch (type) {
-    case CUDA_R_32F:
-    case CUDA_R_32I:
-      return 4;
-    case CUDA_R_8I:
-    case CUDA_R_8F_E4M3:
-      return 1;
-    default:
-      return 2;
-  }
-}
-
-size_t bytes_of(const Layout& layout) {
-  return (static_cast<size_t>(layout.stride) * (layout.columns - 1) + layout.rows) *
-         element_bytes(layout.type);
-}
-
-float read(const void* data, cudaDataType_t type, int64_t index) {
-  switch (type) {
-    case CUDA_R_16BF:
-      return to_float(static_cast<const BFloat16*>(data)[index]);
-    case CUDA_R_16F:
-      return to_float(static_cast<const Float16*>(data)[index]);
-    case CUDA_R_8F_E4M3:
-      return to_float(static_cast<const Float8E4M3*>(data)[index]);
-    default:
-      return static_cast<const float*>(data)[index];
-  }
-}
-
-void write(void* data, cudaDataType_t type, int64_t index, float value) {
-  switch (type) {
-    case CUDA_R_16BF:
-      store_element(static_cast<BFloat16*>(data) + index, value);
-      break;
-    case CUDA_R_16F:
-      store_element(static_cast<Float16*>(data) + index, value);
-      break;
-    default:
-      static_cast<float*>(data)[index] = value;
-  }
-}
-
-constexpr uint64_t kScaledGroup = 128;
-
-bool has_mode(const Operation& operation, cublasLtMatmulMatrixScale_t mode) {
-  return operation.left_mode == mode && operation.right_mode == mode;
-}
-
-/// The first column of the table of cublasLtMatmul() that a call violates; nullptr: none. cuBLAS
-/// library documentation of CUDA 13: "cublasLtMatmul()" and "Narrow Precision Data Types Usage".
-const char* refusal(const Operation& operation,
+/// A number for an operation and its layouts, without addresses and the columns of the result.
+uint64_t purpose_of(const Operation& operation,
                     const Layout& left,
                     const Layout& right,
-                    const Layout& out,
-                    int capability) {
-  const bool is_transposed_left = operation.is_left_transposed && !operation.is_right_transposed;
-  const bool has_scales = operation.at.left_scale != nullptr || operation.at.right_scale != nullptr;
-  const auto are_multiples = [](std::initializer_list<uint64_t> numbers, uint64_t of) {
-    return std::ranges::all_of(numbers, [&](uint64_t number) { return number % of == 0; });
-  };
-  const auto stride = [](const Layout& layout) { return static_cast<uint64_t>(layout.stride); };
-  if (left.type != right.type) return "operands of two types";
-  if (operation.has_integers || left.type == CUDA_R_8I || out.type == CUDA_R_32I) {
-    if (!operation.has_integers || left.type != CUDA_R_8I || out.type != CUDA_R_32I) {
-      return "int8, sums and results of other types than int32";
-    }
-    if (!is_transposed_left || has_scales || operation.has_bias) return "int8: not in TN, or more";
-    return are_multiples({left.columns, left.rows, stride(left), stride(right), stride(out)}, 4)
-               ? nullptr
-               : "int8: sizes that are no multiples of 4";
+                    const Layout& out) {
+  std::string text;
+  for (const int64_t number : {int64_t{operation.has_integers},
+                               int64_t{operation.is_left_transposed},
+                               int64_t{operation.is_right_transposed},
+                               int64_t{operation.has_bias},
+                               int64_t{operation.has_fast_sums},
+                               int64_t{operation.bias_type},
+                               int64_t{operation.left_mode},
+                               int64_t{operation.right_mode},
+                               static_cast<int64_t>(left.columns),
+                               static_cast<int64_t>(right.rows)}) {
+    text += fmt::format("{} ", number);
   }
-  if (left.type != CUDA_R_8F_E4M3) {
-    return has_scales || operation.has_fast_sums ? "scales of wide types" : nullptr;
+  for (const Layout* layout : {&left, &right, &out}) {
+    text += fmt::format("{} {} {} ", static_cast<int>(layout->type), layout->rows, layout->stride);
   }
-  if (capability < 89) return "float8: the GPU has none";
-  if (!is_transposed_left) return "float8: not in TN";
-  const uint64_t out_bytes = element_bytes(out.type);
-  if (!are_multiples(
-          {left.columns, left.rows, stride(left), stride(right), stride(out) * out_bytes}, 16)) {
-    return "float8: sizes that are no multiples of 16";
-  }
-  const bool is_wide = out.type == CUDA_R_32F;
-  if (operation.has_bias && operation.bias_type != (is_wide ? CUDA_R_16BF : out.type)) {
-    return "float8: a bias of another type";
-  }
-  if (has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F)) return nullptr;
-  if (capability != 90) return "float8: scales that only Hopper takes";
-  if (has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)) return nullptr;
-  if (!has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)) return "float8: other scales";
-  if (operation.has_fast_sums) return "float8: fast sums of groups";
-  return are_multiples({left.columns, right.columns}, 4)
-             ? nullptr
-             : "float8: groups need numbers of rows that are multiples of 4";
+  return std::hash<std::string>()(text);
 }
-
-/// One matrix product with all arguments of its call.
-struct Product {
-  Operation operation;
-  const void* left = nullptr;
-  Layout left_layout;
-  const void* right = nullptr;
-  Layout right_layout;
-  void* out = nullptr;
-  Layout out_layout;
-  // Nullptr: the sums are not divided. Otherwise [2, columns, rows], in the workspace.
-  float* parts = nullptr;
-
-  [[nodiscard]] uint64_t depth() const {
-    return operation.is_left_transposed ? left_layout.rows : left_layout.columns;
-  }
-  [[nodiscard]] bool fits() const {
-    const auto& [l, r, d] = std::tie(left_layout, right_layout, out_layout);
-    return (operation.is_left_transposed ? l.columns : l.rows) == d.rows &&
-           (operation.is_right_transposed ? r.columns : r.rows) == depth() &&
-           (operation.is_right_transposed ? r.rows : r.columns) == d.columns;
-  }
-  void run() const {
-    const auto at = [](const Layout& layout, bool is_transposed, uint64_t row, uint64_t column) {
-      if (is_transposed) std::swap(row, column);
-      return static_cast<int64_t>(row) + static_cast<int64_t>(column) * layout.stride;
-    };
-    if (operation.has_integers) return run_integers();
-    const auto sum_of = [&](uint64_t row, uint64_t column, uint64_t begin, uint64_t end) {
-      float sum = 0;
-      for (uint64_t k = begin; k < end; ++k) {
-        sum += read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
-               read(right,
-                    right_layout.type,
-                    at(right_layout, operation.is_right_transposed, k, column));
-      }
-      return sum;
-    };
-    const auto scaled_sum_of = [&](uint64_t row, uint64_t column) {
-      const float* l = operation.at.left_scale;
-      const float* r = operation.at.right_scale;
-      if (l == nullptr) return sum_of(row, column, 0, depth());
-      if (has_mode(operation, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)) {
-        return l[row] * r[column] * sum_of(row, column, 0, depth());
-      }
-      float sum = 0;
-      for (uint64_t k = 0; k < depth(); k += kScaledGroup) {
-        const uint64_t group = k / kScaledGroup;
-        sum += l[group * out_layout.rows + row] * r[group * out_layout.columns + column] *
-               sum_of(row, column, k, std::min(k + kScaledGroup, depth()));
-      }
-      return sum;
-    };
-    const uint64_t results = out_layout.columns * out_layout.rows;
-    const uint64_t middle = depth() / 2;
-    for (uint64_t i = 0; parts != nullptr && i < results; ++i) {
-      const uint64_t row = i % out_layout.rows;
-      parts[i] = sum_of(row, i / out_layout.rows, 0, middle);
-      parts[results + i] = sum_of(row, i / out_layout.rows, middle, depth());
-    }
-    for (uint64_t i = 0; i < results; ++i) {
-      const uint64_t row = i % out_layout.rows;
-      const uint64_t column = i / out_layout.rows;
-      float sum = parts != nullptr ? parts[i] + parts[results + i] : scaled_sum_of(row, column);
-      if (operation.has_bias) {
-        sum += read(operation.at.bias, operation.bias_type, static_cast<int64_t>(row));
-      }
-      write(out, out_layout.type, at(out_layout, false, row, column), sum);
-    }
-  }
-  /// \pre the left operand is transposed, and the right one is not
-  void run_integers() const {
-    const auto* codes = static_cast<const int8_t*>(left);
-    const auto* more = static_cast<const int8_t*>(right);
-    for (uint64_t column = 0; column < out_layout.columns; ++column) {
-      for (uint64_t row = 0; row < out_layout.rows; ++row) {
-        int32_t sum = 0;
-        for (uint64_t k = 0; k < depth(); ++k) {
-          sum += int32_t{codes[row * static_cast<uint64_t>(left_layout.stride) + k]} *
-                 more[column * static_cast<uint64_t>(right_layout.stride) + k];
-        }
-        static_cast<int32_t*>(out)[column * static_cast<uint64_t>(out_layout.stride) + row] = sum;
-      }
-    }
-  }
-};
 
 }  // namespace
 
@@ -255,13 +96,16 @@ struct FakeCublasLt::State {
 
   device::cuda::FakeDriver* driver;  // the driver that the constructor got
   CublasLtApi api;
-  std::mutex mutex;  // of the members below
-  std::vector<Search> searches;
+  std::mutex mutex;                           // of the members below
+  std::vector<double> candidate_times = {1};  // microseconds
+  uint64_t num_searches = 0;
+  std::set<Algorithm> used;
   uint64_t num_products = 0;
   uint64_t num_divided = 0;
   std::atomic<size_t> num_objects = 0;
   bool refuses = false;
   int capability = 90;
+  size_t version = 130100;
 
   /// Returns the status that the call must return at once, or success to continue.
   cublasStatus_t enter(const char* call, bool is_allowed_in_captures = false) {
@@ -275,9 +119,9 @@ struct FakeCublasLt::State {
     driver->add_misuse("cublasLtMatmul: " + text);
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  void require_aligned(const char* what, const void* address, const Search& search) const {
-    if (reinterpret_cast<uintptr_t>(address) % search.preference.alignment != 0) {
-      (void)misuse(fmt::format("{} is not aligned to {} bytes", what, search.preference.alignment));
+  void require_aligned(const char* what, const void* address, const Algorithm& algorithm) const {
+    if (reinterpret_cast<uintptr_t>(address) % algorithm.alignment != 0) {
+      (void)misuse(fmt::format("{} is not aligned to {} bytes", what, algorithm.alignment));
     }
   }
   void require_owned(const char* what, const void* address, size_t bytes) const {
@@ -320,6 +164,7 @@ cublasStatus_t create(cublasLtHandle_t* handle) {
 cublasStatus_t destroy(cublasLtHandle_t handle) {
   return destroy_object<int>(handle, "cublasLtDestroy");
 }
+size_t get_version() { return fake->version; }
 const char* get_status_string(cublasStatus_t) { return "as the test asked"; }
 
 cublasStatus_t matmul_desc_create(cublasLtMatmulDesc_t* handle,
@@ -454,29 +299,42 @@ cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
               fake->capability) != nullptr) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  results[0] = {};
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].workspaceSize = object_of<Preference>(preference).workspace_bytes;
-  results[0].algo.data[0] = fake->searches.size();
-  fake->searches.push_back({.operation = object_of<Operation>(operation),
-                            .left = object_of<Layout>(left),
-                            .right = object_of<Layout>(right),
-                            .out = object_of<Layout>(out),
-                            .preference = object_of<Preference>(preference)});
-  *num_found = 1;
+  ++fake->num_searches;
+  const auto& wanted = object_of<Preference>(preference);
+  Algorithm algorithm{.purpose = purpose_of(object_of<Operation>(operation),
+                                            object_of<Layout>(left),
+                                            object_of<Layout>(right),
+                                            object_of<Layout>(out)),
+                      .most_columns = object_of<Layout>(out).columns,
+                      .workspace_bytes = wanted.workspace_bytes,
+                      .alignment = wanted.alignment,
+                      .reduction_schemes = wanted.reduction_schemes};
+  const size_t found = std::min(static_cast<size_t>(num_wanted), fake->candidate_times.size());
+  for (size_t i = 0; i < found; ++i) {
+    algorithm.candidate = i;
+    algorithm.seal = algorithm.right_seal();
+    results[i] = {};
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+    results[i].workspaceSize = algorithm.workspace_bytes;
+    std::memcpy(&results[i].algo, &algorithm, sizeof algorithm);
+  }
+  *num_found = static_cast<int>(found);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Whether the search for the algorithm was for this operation, with at least as many columns of
-/// the result.
-bool serves(
-    const Search& search, Operation operation, const Layout& left, Layout right, Layout out) {
-  operation.at = search.operation.at;
-  if (out.columns > search.out.columns) return false;
-  out.columns = search.out.columns;
-  right.columns = search.right.columns;
-  return std::tie(operation, left, right, out) ==
-         std::tie(search.operation, search.left, search.right, search.out);
+/// Whether the algorithm was found for this operation, with at least as many columns of the result.
+bool serves(const Algorithm& algorithm,
+            const Operation& operation,
+            const Layout& left,
+            const Layout& right,
+            const Layout& out) {
+  return algorithm.seal == algorithm.right_seal() && out.columns <= algorithm.most_columns &&
+         right.columns == out.columns && algorithm.candidate < fake->candidate_times.size() &&
+         algorithm.purpose == purpose_of(operation, left, right, out);
+}
+
+Algorithm read_algorithm(const cublasLtMatmulAlgo_t& opaque) {
+  return std::bit_cast<Algorithm>(opaque);
 }
 
 cublasStatus_t algo_check(cublasLtHandle_t,
@@ -488,8 +346,8 @@ cublasStatus_t algo_check(cublasLtHandle_t,
                           const cublasLtMatmulAlgo_t* algorithm,
                           cublasLtMatmulHeuristicResult_t* result) {
   FAKE_ENTER("cublasLtMatmulAlgoCheck");
-  const Search& search = fake->searches.at(algorithm->data[0]);
-  if (!serves(search,
+  const Algorithm checked = read_algorithm(*algorithm);
+  if (!serves(checked,
               object_of<Operation>(operation),
               object_of<Layout>(left),
               object_of<Layout>(right),
@@ -501,7 +359,7 @@ cublasStatus_t algo_check(cublasLtHandle_t,
               fake->capability) != nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  result->workspaceSize = search.preference.workspace_bytes;
+  result->workspaceSize = checked.workspace_bytes;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -520,7 +378,7 @@ const char* refusal_of(const Product& product, const void* alpha, const void* be
 }
 
 /// A bias and scales must be memory of the driver, and aligned to 16 bytes.
-void require_bias_and_scales(const Product& product, const Search& search) {
+void require_bias_and_scales(const Product& product, const Algorithm& search) {
   const auto& [operation, at] = std::tie(product.operation, product.operation.at);
   if (operation.has_bias) {
     fake->require_aligned("the bias", at.bias, search);
@@ -557,7 +415,7 @@ cublasStatus_t matmul(cublasLtHandle_t,
                       cudaStream_t stream) {
   FAKE_ENTER("cublasLtMatmul", true);
   if (algorithm == nullptr) return fake->misuse("no algorithm: it would be looked for");
-  Search& search = fake->searches.at(algorithm->data[0]);
+  const Algorithm search = read_algorithm(*algorithm);
   Product product{.operation = object_of<Operation>(operation),
                   .left = left,
                   .left_layout = object_of<Layout>(left_layout),
@@ -573,16 +431,17 @@ cublasStatus_t matmul(cublasLtHandle_t,
     return fake->misuse("an algorithm that was found for another shape");
   }
   if (const char* reason = refusal_of(product, alpha, beta)) return fake->misuse(reason);
-  const uint32_t schemes = search.preference.reduction_schemes;
+  const uint64_t schemes = search.reduction_schemes;
   const bool may_divide = product.out_layout.columns <= FakeCublasLt::kMostDividedColumns;
-  if ((schemes & ~uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) != 0 ||
+  if ((schemes & ~uint64_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) != 0 ||
       (schemes != 0 && !may_divide)) {
     return fake->misuse("an algorithm that may split sums of many rows, or round their parts");
   }
-  if (!search.was_used && fake->driver->is_capturing()) {
+  if (!fake->used.contains(search) && fake->driver->is_capturing()) {
     return fake->misuse("an algorithm's first use is in a capture");
   }
-  search.was_used = true;
+  fake->used.insert(search);
+  product.candidate = search.candidate;
   fake->require_aligned("the left operand", left, search);
   fake->require_aligned("the right operand", right, search);
   fake->require_aligned("the result", out, search);
@@ -591,7 +450,7 @@ cublasStatus_t matmul(cublasLtHandle_t,
   fake->require_owned("the result", out, bytes_of(product.out_layout));
   require_bias_and_scales(product, search);
   if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0 ||
-      workspace_bytes < search.preference.workspace_bytes) {
+      workspace_bytes < search.workspace_bytes) {
     return fake->misuse("a workspace that is too small or not aligned to 256 bytes");
   }
   fake->require_owned("the workspace", workspace, workspace_bytes);
@@ -601,7 +460,9 @@ cublasStatus_t matmul(cublasLtHandle_t,
     ++fake->num_divided;
   }
   ++fake->num_products;
-  return fake->driver->submit(stream, [product] { product.run(); }) == CUDA_SUCCESS
+  const double microseconds = fake->candidate_times.at(search.candidate);
+  return fake->driver->submit(
+             stream, [product] { product.run(); }, microseconds) == CUDA_SUCCESS
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -622,9 +483,13 @@ FakeCublasLt::~FakeCublasLt() { fake = nullptr; }
 const CublasLtApi& FakeCublasLt::api() const noexcept { return state_->api; }
 uint64_t FakeCublasLt::num_products() const noexcept { return state_->num_products; }
 uint64_t FakeCublasLt::num_divided_products() const noexcept { return state_->num_divided; }
-uint64_t FakeCublasLt::num_searches() const noexcept { return state_->searches.size(); }
+uint64_t FakeCublasLt::num_searches() const noexcept { return state_->num_searches; }
 size_t FakeCublasLt::num_objects() const noexcept { return state_->num_objects; }
 void FakeCublasLt::set_capability(int capability) noexcept { state_->capability = capability; }
+void FakeCublasLt::set_candidates(std::vector<double> microseconds) {
+  state_->candidate_times = std::move(microseconds);
+}
+void FakeCublasLt::set_version(size_t version) noexcept { state_->version = version; }
 void FakeCublasLt::refuse(bool refuses) noexcept { state_->refuses = refuses; }
 
 }  // namespace reprise::kernels::cuda

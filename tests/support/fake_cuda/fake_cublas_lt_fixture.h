@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "reprise/kernels/cuda/cublas_lt_api.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
@@ -43,6 +44,11 @@ class FakeCublasLt {
   /// The compute capability of the GPU: 80, 89, 90 (before this call) or 100. Float8 begins with
   /// 89, and only 90 takes scales of rows and of groups.
   void set_capability(int capability) noexcept;
+  /// A search finds one algorithm for each of these times, which a product takes on the GPU's
+  /// clock, in this order. Each sums in an order of its own. At first there is one of 1 us.
+  void set_candidates(std::vector<double> microseconds);
+  /// The version that the library reports; 130100 at first.
+  void set_version(size_t version) noexcept;
   /// With true, a search finds no algorithm for any shape.
   void refuse(bool refuses) noexcept;
 

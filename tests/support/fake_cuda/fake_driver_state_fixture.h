@@ -47,7 +47,7 @@ struct Node {
   std::vector<size_t> waits_for;
   std::function<void()> work;  // the work of a library; empty if the node is a kernel
   std::shared_ptr<const FakeExchange> exchange;  // the same, with other GPUs
-  double microseconds = 1;     // of the fake GPU's clock
+  double microseconds = 1;                       // of the fake GPU's clock
 };
 
 struct Graph {

@@ -1,8 +1,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/cuda_accelerator.h"
@@ -16,7 +18,9 @@
 // bytes; REPRISE_FAKE_WITHOUT_VIRTUAL_MEMORY makes it a GPU that cannot reserve addresses.
 // REPRISE_FAKE_CAPABILITY is the compute capability (90) by which cuBLASLt has products of eight
 // bits. There are REPRISE_FAKE_GPUS of them, which exchange data unless REPRISE_FAKE_WITHOUT_NCCL
-// is set.
+// is set. Of the GPU's clock: REPRISE_FAKE_ALGORITHM_US has the times of cuBLASLt's algorithms
+// ("9,3"), and REPRISE_FAKE_LINEAR_US the time of the project's own products. REPRISE_FAKE_CUBLASLT
+// is the version of cuBLASLt.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -45,6 +49,28 @@ void watch_for_loss(Machine& machine, const std::filesystem::path& path) {
   }).detach();
 }
 
+/// Sets the times of products on the GPU's clock.
+void set_times(Machine& machine) {
+  if (const char* times = std::getenv("REPRISE_FAKE_ALGORITHM_US"); times != nullptr) {
+    std::vector<double> microseconds;
+    std::istringstream text(times);
+    for (std::string time; std::getline(text, time, ',');) microseconds.push_back(std::stod(time));
+    machine.cublas_lt.set_candidates(microseconds);
+  }
+  if (const char* time = std::getenv("REPRISE_FAKE_LINEAR_US"); time != nullptr) {
+    machine.driver.set_time_of_kernels(
+        [time = std::stod(time)](const std::string& function, uint32_t) {
+          return function.find("linear") != std::string::npos ||
+                         function.find("lm_head") != std::string::npos
+                     ? time
+                     : 1;
+        });
+  }
+  if (const char* version = std::getenv("REPRISE_FAKE_CUBLASLT"); version != nullptr) {
+    machine.cublas_lt.set_version(std::stoul(version));
+  }
+}
+
 }  // namespace
 }  // namespace reprise::kernels::cuda
 
@@ -69,6 +95,7 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   if (const char* capability = std::getenv("REPRISE_FAKE_CAPABILITY"); capability != nullptr) {
     machine.cublas_lt.set_capability(std::atoi(capability));
   }
+  cuda::set_times(machine);
   cuda::add_host_kernels(machine.driver);
   cuda::watch_for_loss(machine,
                        default_cuda_plugin_paths().at(0).replace_filename("device-is-lost"));

@@ -11,6 +11,7 @@ namespace reprise::kernels::cuda {
   X(create, cublasLtCreate)                                         \
   X(destroy, cublasLtDestroy)                                       \
   X(get_status_string, cublasLtGetStatusString)                     \
+  X(get_version, cublasLtGetVersion)                                \
   X(matmul_desc_create, cublasLtMatmulDescCreate)                   \
   X(matmul_desc_destroy, cublasLtMatmulDescDestroy)                 \
   X(matmul_desc_set_attribute, cublasLtMatmulDescSetAttribute)      \

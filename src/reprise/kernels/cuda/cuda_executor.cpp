@@ -14,6 +14,7 @@
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
+#include "reprise/kernels/cuda/product_tuner.h"
 #include "reprise/kernels/cuda/rank_launch.h"
 #include "reprise/kernels/cuda/state_arguments.h"
 #include "reprise/kernels/cuda/state_launch.h"
@@ -36,6 +37,15 @@ bool is_worth_two_launches(int64_t rows, const Tensor& weight) {
   if (rows > kMostTileRows) return true;
   const auto bytes = static_cast<int64_t>(weight.type().bytes());
   return bytes >= (rows > kMostTileRows / 2 ? 7 : 12) * kMegabyte;
+}
+
+/// Whether the library's product and a launch for its epilogue are to be used, if there is a
+/// library and it can.
+bool wants_two_launches(const ProductChoice* choice, int64_t rows, const Tensor& weight) {
+  if (choice != nullptr && choice->kernel != ProductChoice::Kernel::built_in) {
+    return is_librarys(choice);
+  }
+  return rows >= GemmLibrary::kFewestRows && is_worth_two_launches(rows, weight);
 }
 
 /// Generated code computes a narrow row by a warp and a wide row by a block.
@@ -108,6 +118,7 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
     gemm_ = std::make_unique<GemmLibrary>(*options.cublas_lt,
                                           dynamic_cast<device::cuda::CudaStream&>(stream));
   }
+  tuner_ = std::make_unique<ProductTuner>(*this);
 }
 
 std::vector<ScratchMemory> CudaExecutor::scratch() const {
@@ -129,24 +140,29 @@ std::string CudaExecutor::remark_on(PanelFormat codec, DType dtype) {
       dtype_name(dtype));
 }
 
-bool CudaExecutor::multiply(const Tensor& x,
+TunableProducts* CudaExecutor::tunable_products() noexcept { return tuner_.get(); }
+
+bool CudaExecutor::multiply(const ProductChoice* choice,
+                            const Tensor& x,
                             const Tensor& weight,
                             const Tensor& bias,
                             const Tensor& out) {
-  return gemm_ != nullptr && gemm_->multiply(x, weight, bias, out);
+  if (gemm_ == nullptr || is_own(choice)) return false;
+  if (!is_librarys(choice)) return gemm_->multiply(x, weight, bias, out);
+  const cublasLtMatmulAlgo_t algorithm = algorithm_of(*choice);
+  return gemm_->multiply(x, weight, bias, out, {}, &algorithm);
 }
 
-Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
-  const int64_t rows = in[0].size(0);
-  if (gemm_ == nullptr || rows < GemmLibrary::kFewestRows) return {};
-  if (!is_worth_two_launches(rows, in[1])) return {};
+Tensor CudaExecutor::product_of(const ProductCall& call, std::span<const Tensor> in) {
+  if (gemm_ == nullptr || !wants_two_launches(call.choice, in[0].size(0), in[1])) return {};
   Tensor product = allocate({in[0].dtype(), {in[0].size(0), in[1].size(0)}});
-  if (!multiply(in[0], in[1], in[2], product)) return {};
+  if (!multiply(call.choice, in[0], in[1], in[2], product)) return {};
   return product;
 }
 
 template <CudaExecutor::LaunchProduct kLaunch>
 bool CudaExecutor::launch_product(const OpRun& run) {
+  auto& executor = static_cast<CudaExecutor&>(run.executor);
   const Tensor& weight = run.in[1];
   const bool is_packed = !weight.layout().is_rows();
   const OpRule& rule = definition_of(run.call.code).rule;
@@ -157,8 +173,16 @@ bool CudaExecutor::launch_product(const OpRun& run) {
     return launch_norm_apart(run);
   }
   if (is_packed && run.call.code != OpCode::linear_rope_kv_write) return launch_packed(run);
-  return (static_cast<CudaExecutor&>(run.executor).*kLaunch)(
-      {.weight = has_norm ? last : none, .epsilon = run.call.attributes.epsilon}, run);
+  const ProductChoice* choice = is_packed ? nullptr : executor.choices_.of(run, has_norm);
+  if (has_norm && is_librarys(choice)) {
+    // The library knows no norm. The same choice then holds for the product without it.
+    const ForcedChoice forced(executor.choices_, *choice);
+    return launch_norm_apart(run);
+  }
+  return (executor.*kLaunch)(
+      {.norm = {.weight = has_norm ? last : none, .epsilon = run.call.attributes.epsilon},
+       .choice = choice},
+      run);
 }
 
 PackedMachine CudaExecutor::packed_machine() const {
@@ -231,7 +255,7 @@ const LaunchTable& CudaExecutor::launches() {
 }
 
 bool CudaExecutor::launch_own(const LinearKernels& kernels,
-                              const NormCall& norm,
+                              const ProductCall& call,
                               std::span<const Tensor> in,
                               const Tensor& residual,
                               const Tensor& out) {
@@ -245,36 +269,37 @@ bool CudaExecutor::launch_own(const LinearKernels& kernels,
                               .residual = residual,
                               .num_rows = none,
                               .out = out,
-                              .norm = norm});
+                              .norm = call.norm,
+                              .tile_columns = tile_columns_of(call.choice)});
 }
 
-bool CudaExecutor::linear(const NormCall& norm, const OpRun& run) {
+bool CudaExecutor::linear(const ProductCall& call, const OpRun& run) {
   const auto in = run.operands<OpCode::linear>();
-  return multiply(in["x"], in["weight"], in["bias"], run.out[0]) ||
-         launch_own(linear_kernels(in["x"].dtype()), norm, run.in, {}, run.out[0]);
+  return multiply(call.choice, in["x"], in["weight"], in["bias"], run.out[0]) ||
+         launch_own(linear_kernels(in["x"].dtype()), call, run.in, {}, run.out[0]);
 }
 
-bool CudaExecutor::linear_add(const NormCall& norm, const OpRun& run) {
+bool CudaExecutor::linear_add(const ProductCall& call, const OpRun& run) {
   const auto in = run.operands<OpCode::linear_add>();
-  if (const Tensor product = product_of(run.in); product.defined()) {
+  if (const Tensor product = product_of(call, run.in); product.defined()) {
     return launch_add(stream(), kernels(), in["residual"], product, run.out[0]);
   }
-  return launch_own(linear_kernels(in["x"].dtype()), norm, run.in, in["residual"], run.out[0]);
+  return launch_own(linear_kernels(in["x"].dtype()), call, run.in, in["residual"], run.out[0]);
 }
 
-bool CudaExecutor::linear_silu_and_mul(const NormCall& norm, const OpRun& run) {
-  if (const Tensor product = product_of(run.in); product.defined()) {
+bool CudaExecutor::linear_silu_and_mul(const ProductCall& call, const OpRun& run) {
+  if (const Tensor product = product_of(call, run.in); product.defined()) {
     return launch_silu_and_mul(stream(), kernels(), product, run.out[0]);
   }
   const LinearKernels kernels = linear_silu_and_mul_kernels(run.in[0].dtype());
-  return launch_own(kernels, norm, run.in, {}, run.out[0]);
+  return launch_own(kernels, call, run.in, {}, run.out[0]);
 }
 
-bool CudaExecutor::lm_head(const NormCall& norm, const OpRun& run) {
+bool CudaExecutor::lm_head(const ProductCall& call, const OpRun& run) {
   const auto in = run.operands<OpCode::lm_head>();
   const Tensor none;
   // The library computes all rows, because only the device knows the number of wanted rows.
-  return multiply(in["x"], in["weight"], none, run.out[0]) ||
+  return multiply(call.choice, in["x"], in["weight"], none, run.out[0]) ||
          cuda::launch_linear(stream(),
                              lm_head_kernels(in["x"].dtype()),
                              options_.num_multiprocessors,
@@ -284,37 +309,43 @@ bool CudaExecutor::lm_head(const NormCall& norm, const OpRun& run) {
                               .residual = none,
                               .num_rows = in["num_rows"],
                               .out = run.out[0],
-                              .norm = norm});
+                              .norm = call.norm,
+                              .tile_columns = tile_columns_of(call.choice)});
 }
 
-bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) {
+bool CudaExecutor::linear_rope_kv_write(const ProductCall& call, const OpRun& run) {
   const auto in = run.operands<OpCode::linear_rope_kv_write>();
   const Tensor& x = in["x"];
   const Tensor& weight = in["weight"];
-  const RopeAndCacheCall call = rope_and_cache_call<OpCode::linear_rope_kv_write>(run);
+  const RopeAndCacheCall heads_call = rope_and_cache_call<OpCode::linear_rope_kv_write>(run);
   // The product's epilogue sees pairs of elements. A head of a cache of eight bits can have a scale
   // for all its elements, so the second launch writes these caches.
-  const bool has_codes = call.key_cache.dtype() != x.dtype();
+  const bool has_codes = heads_call.key_cache.dtype() != x.dtype();
   const int64_t tokens = x.size(0);
-  const bool is_librarys = gemm_ != nullptr && tokens >= GemmLibrary::kFewestRows &&
-                           is_worth_two_launches(tokens, weight);
   const bool is_packed = !weight.layout().is_rows();
-  if (!has_codes && !is_librarys && !is_packed &&
-      cuda::launch_linear_rope_kv_write(
-          stream(), options_.num_multiprocessors, x, weight, in["bias"], call, norm)) {
+  const bool has_two_launches = gemm_ != nullptr && wants_two_launches(call.choice, tokens, weight);
+  if (!has_codes && !is_packed && !has_two_launches &&
+      cuda::launch_linear_rope_kv_write(stream(),
+                                        options_.num_multiprocessors,
+                                        x,
+                                        weight,
+                                        in["bias"],
+                                        heads_call,
+                                        call.norm,
+                                        tile_columns_of(call.choice))) {
     return true;
   }
   // Uses two launches: the matrix product is stored in memory of the pool.
   const int64_t columns = weight.size(0);
-  const int64_t heads = call.q_out.size(1);
-  const int64_t kv_heads = call.key_cache.size(1);
-  const int64_t head_dim = call.q_out.size(2);
+  const int64_t heads = heads_call.q_out.size(1);
+  const int64_t kv_heads = heads_call.key_cache.size(1);
+  const int64_t head_dim = heads_call.q_out.size(2);
   const Tensor product = allocate({x.dtype(), {rows_with_room(tokens), columns}});
   if (is_packed) {
     launch_packed_linear(
         run, {.x = x, .weight = weight, .out = product, .bias = in["bias"]}, packed_machine());
-  } else if (!multiply(x, weight, in["bias"], product)) {
-    launch_own(linear_kernels(x.dtype()), norm, run.in, {}, product);
+  } else if (!multiply(call.choice, x, weight, in["bias"], product)) {
+    launch_own(linear_kernels(x.dtype()), call, run.in, {}, product);
   }
   const auto part = [&](int64_t count, int64_t first_head) {
     return product.with_layout(
@@ -325,7 +356,7 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
                               part(heads, 0),
                               part(kv_heads, heads),
                               part(kv_heads, heads + kv_heads),
-                              call);
+                              heads_call);
 }
 
 }  // namespace reprise::kernels::cuda

@@ -13,6 +13,7 @@
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
+#include "reprise/kernels/cuda/product_choices.h"
 #include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/device_ranks.h"
 
@@ -43,6 +44,9 @@ struct CudaExecutorOptions {
 ///
 /// The constructor loads all kernels and allocates the workspaces, so that neither happens in a
 /// capture.
+///
+/// Matrix products of plain weights follow `choices()`. Without a table of choices, rules of this
+/// build decide, which were measured on an H200.
 class CudaExecutor final : public DeviceExecutor {
  public:
   /// \throws DeviceError, OutOfMemory
@@ -61,11 +65,20 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] int state_chunk_tokens(DType dtype) const noexcept override;
   [[nodiscard]] std::string remark_on(PanelFormat codec, DType dtype) override;
   [[nodiscard]] DeviceRankGroups device_ranks() const noexcept { return options_.ranks; }
+  [[nodiscard]] TunableProducts* tunable_products() noexcept override;
+
+  [[nodiscard]] ProductChoices& choices() noexcept { return choices_; }
+  /// nullptr: the project's own kernels compute all products.
+  [[nodiscard]] GemmLibrary* library() noexcept { return gemm_.get(); }
+  [[nodiscard]] const CudaExecutorOptions& options() const noexcept { return options_; }
 
  private:
-  /// A function that launches a matrix product. If `norm` has a weight, x is normalised first;
-  /// otherwise x is used as it is.
-  using LaunchProduct = bool (CudaExecutor::*)(const NormCall& norm, const OpRun& run);
+  /// What a product needs besides its operands.
+  struct ProductCall {
+    NormCall norm;                // without a weight, x is used as it is
+    const ProductChoice* choice;  // nullptr: the rule
+  };
+  using LaunchProduct = bool (CudaExecutor::*)(const ProductCall& call, const OpRun& run);
   template <LaunchProduct kLaunch>
   static bool launch_product(const OpRun& run);
   /// A product with a packed weight.
@@ -74,20 +87,24 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] PackedMachine packed_machine() const;
   static const LaunchTable& launches();
 
-  bool linear(const NormCall& norm, const OpRun& run);
-  bool linear_add(const NormCall& norm, const OpRun& run);
-  bool linear_silu_and_mul(const NormCall& norm, const OpRun& run);
-  bool lm_head(const NormCall& norm, const OpRun& run);
-  bool linear_rope_kv_write(const NormCall& norm, const OpRun& run);
+  bool linear(const ProductCall& call, const OpRun& run);
+  bool linear_add(const ProductCall& call, const OpRun& run);
+  bool linear_silu_and_mul(const ProductCall& call, const OpRun& run);
+  bool lm_head(const ProductCall& call, const OpRun& run);
+  bool linear_rope_kv_write(const ProductCall& call, const OpRun& run);
 
   /// linear(), or lm_head() of every row, by the library. Whether the library launched it.
-  bool multiply(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
+  bool multiply(const ProductChoice* choice,
+                const Tensor& x,
+                const Tensor& weight,
+                const Tensor& bias,
+                const Tensor& out);
   /// The library's product, which the launch of an epilogue then reads. Undefined: the library does
   /// not compute it, or the project's own kernel takes less time than both launches.
-  [[nodiscard]] Tensor product_of(std::span<const Tensor> in);
+  [[nodiscard]] Tensor product_of(const ProductCall& call, std::span<const Tensor> in);
   /// A product by the project's own kernels. Operands 0 to 2 are x, weight and bias.
   bool launch_own(const LinearKernels& kernels,
-                  const NormCall& norm,
+                  const ProductCall& call,
                   std::span<const Tensor> in,
                   const Tensor& residual,
                   const Tensor& out);
@@ -114,6 +131,8 @@ class CudaExecutor final : public DeviceExecutor {
   device::Buffer partials_;            // results of parts of the positions
   device::Buffer arrived_;             // how many parts of a tile are done
   std::unique_ptr<GemmLibrary> gemm_;  // nullptr: the machine has no library
+  ProductChoices choices_;
+  std::unique_ptr<TunableProducts> tuner_;
 };
 
 }  // namespace reprise::kernels::cuda

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <span>
 
 #include "reprise/base/error.h"
@@ -44,7 +46,54 @@ bool is_aligned_for_cublas(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data()) % kAlignment == 0;
 }
 
+int power_of(int64_t num_rows) { return std::bit_width(static_cast<uint64_t>(num_rows - 1)); }
+
+bool is_same(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
 }  // namespace
+
+/// What algorithms a search may find.
+class GemmLibrary::Preference {
+ public:
+  explicit Preference(const GemmLibrary& library) : library_(&library) {
+    library.check(library.api_.preference_create(&handle_), "cublasLtMatmulPreferenceCreate");
+    try {
+      set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
+      set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
+      set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
+      set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
+      set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
+    } catch (...) {
+      (void)library.api_.preference_destroy(handle_);
+      throw;
+    }
+  }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  ~Preference() { (void)library_->api_.preference_destroy(handle_); }
+
+  /// Few rows have few tiles, which leave multiprocessors idle unless several blocks share the
+  /// depth. Their sums stay in float32 and are added in a fixed order.
+  void set_rows(int64_t num_rows) {
+    const auto scheme = num_rows <= int64_t{1} << kLastDividedPower
+                            ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                            : CUBLASLT_REDUCTION_SCHEME_NONE;
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(scheme));
+  }
+  [[nodiscard]] cublasLtMatmulPreference_t handle() const noexcept { return handle_; }
+
+ private:
+  template <typename Value>
+  void set(cublasLtMatmulPreferenceAttributes_t name, Value value) {
+    library_->check(library_->api_.preference_set_attribute(handle_, name, &value, sizeof value),
+                    "cublasLtMatmulPreferenceSetAttribute");
+  }
+
+  const GemmLibrary* library_;  // the caller's
+  cublasLtMatmulPreference_t handle_ = nullptr;
+};
 
 GemmLibrary::Plan::~Plan() {
   if (operation != nullptr) (void)api.matmul_desc_destroy(operation);
@@ -68,9 +117,10 @@ GemmLibrary::Choice GemmLibrary::choose(const Tensor& x,
                                         const Tensor& weight,
                                         const Tensor& bias,
                                         const Tensor& out,
-                                        const CodeScales& scales) {
+                                        const CodeScales& scales,
+                                        const cublasLtMatmulAlgo_t* chosen) {
   const int64_t num_rows = x.size(0);
-  if (num_rows < kFewestRows) return {};
+  if (num_rows < (chosen == nullptr ? kFewestRows : 1)) return {};
   for (const Tensor* tensor : {&x, &weight, &bias, &out, &scales.x, &scales.weight}) {
     if (!is_aligned_for_cublas(*tensor)) return {};
   }
@@ -85,11 +135,10 @@ GemmLibrary::Choice GemmLibrary::choose(const Tensor& x,
                         out.dtype(),
                         bias.defined(),
                         mode});
-  const int power = std::bit_width(static_cast<uint64_t>(num_rows - 1));
-  if (power > kLastPower) return {};
-  Algorithm& algorithm = plan.algorithms.at(static_cast<size_t>(power - kFirstPower));
-  if (!algorithm.is_possible || num_rows % plan.row_step != 0) return {};
-  return {.plan = &plan, .algorithm = &algorithm};
+  if (num_rows % plan.row_step != 0) return {};
+  Algorithm* const algorithm = algorithm_for(plan, num_rows, chosen);
+  if (algorithm == nullptr) return {};
+  return {.plan = &plan, .algorithm = algorithm};
 }
 
 bool GemmLibrary::can_multiply(const Tensor& x,
@@ -97,15 +146,16 @@ bool GemmLibrary::can_multiply(const Tensor& x,
                                const Tensor& bias,
                                const Tensor& out,
                                const CodeScales& scales) {
-  return choose(x, weight, bias, out, scales).plan != nullptr;
+  return choose(x, weight, bias, out, scales, nullptr).plan != nullptr;
 }
 
 bool GemmLibrary::multiply(const Tensor& x,
                            const Tensor& weight,
                            const Tensor& bias,
                            const Tensor& out,
-                           const CodeScales& scales) {
-  const Choice choice = choose(x, weight, bias, out, scales);
+                           const CodeScales& scales,
+                           const cublasLtMatmulAlgo_t* chosen) {
+  const Choice choice = choose(x, weight, bias, out, scales, chosen);
   if (choice.plan == nullptr) return false;
   Plan& plan = *choice.plan;
   const auto point = [&](cublasLtMatmulDescAttributes_t name, const Tensor& tensor) {
@@ -125,6 +175,41 @@ bool GemmLibrary::multiply(const Tensor& x,
       writes(out),
       device::BufferUse{workspace_.data(), workspace_.bytes(), device::BufferUse::Access::write}};
   launch(plan, *choice.algorithm, x, weight, out, uses);
+  return true;
+}
+
+GemmLibrary::Algorithm* GemmLibrary::algorithm_for(Plan& plan,
+                                                   int64_t num_rows,
+                                                   const cublasLtMatmulAlgo_t* chosen) {
+  if (chosen != nullptr) {
+    for (Algorithm& known : plan.chosen) {
+      if (is_same(known.algorithm, *chosen)) return &known;
+    }
+    if (!stream_->is_capturing() && serves(plan, num_rows, *chosen)) {
+      return &plan.chosen.emplace_back(Algorithm{.algorithm = *chosen, .is_possible = true});
+    }
+    if (num_rows < kFewestRows) return nullptr;
+  }
+  const int power = power_of(num_rows);
+  if (power > kLastPower) return nullptr;
+  Algorithm& algorithm = plan.algorithms.at(static_cast<size_t>(power - kFirstPower));
+  return algorithm.is_possible ? &algorithm : nullptr;
+}
+
+std::vector<cublasLtMatmulAlgo_t> GemmLibrary::candidates(const Shape& shape, int64_t num_rows) {
+  Plan& plan = plan_of(shape);
+  Preference preference(*this);
+  return search(plan, num_rows, preference);
+}
+
+bool GemmLibrary::accepts(const Shape& shape,
+                          int64_t num_rows,
+                          const cublasLtMatmulAlgo_t& algorithm) {
+  Plan& plan = plan_of(shape);
+  if (!serves(plan, num_rows, algorithm)) return false;
+  const bool is_known = std::ranges::any_of(
+      plan.chosen, [&](const Algorithm& known) { return is_same(known.algorithm, algorithm); });
+  if (!is_known) plan.chosen.push_back({.algorithm = algorithm, .is_possible = true});
   return true;
 }
 
@@ -246,41 +331,18 @@ void GemmLibrary::set_rows(Plan& plan, int64_t num_rows) const {
 }
 
 void GemmLibrary::choose_algorithms(Plan& plan) const {
-  cublasLtMatmulPreference_t preference = nullptr;
-  check(api_.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
-    check(api_.preference_set_attribute(preference, name, &value, sizeof value),
-          "cublasLtMatmulPreferenceSetAttribute");
-  };
-  try {
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
-    for (int power = kFirstPower; power <= kLastPower; ++power) {
-      // Few rows have few tiles, which leave multiprocessors idle unless several blocks share the
-      // depth. Their sums stay in float32 and are added in a fixed order.
-      const auto scheme = power <= kLastDividedPower ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                                     : CUBLASLT_REDUCTION_SCHEME_NONE;
-      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(scheme));
-      plan.algorithms.at(static_cast<size_t>(power - kFirstPower)) =
-          choose_algorithm(plan, power, preference);
-    }
-  } catch (...) {
-    (void)api_.preference_destroy(preference);
-    throw;
+  Preference preference(*this);
+  for (int power = kFirstPower; power <= kLastPower; ++power) {
+    plan.algorithms.at(static_cast<size_t>(power - kFirstPower)) =
+        choose_algorithm(plan, power, preference);
   }
-  (void)api_.preference_destroy(preference);
 }
 
-GemmLibrary::Algorithm GemmLibrary::choose_algorithm(Plan& plan,
-                                                     int power,
-                                                     cublasLtMatmulPreference_t preference) const {
-  const int64_t most_rows = int64_t{1} << power;
-  const int64_t above = power == kFirstPower ? kFewestRows : most_rows / 2 + 1;
-  const int64_t fewest_rows = (above + plan.row_step - 1) / plan.row_step * plan.row_step;
-  set_rows(plan, most_rows);
+std::vector<cublasLtMatmulAlgo_t> GemmLibrary::search(Plan& plan,
+                                                      int64_t num_rows,
+                                                      Preference& preference) const {
+  preference.set_rows(num_rows);
+  set_rows(plan, num_rows);
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> candidates{};
   int num_found = 0;
   const cublasStatus_t status = api_.algo_get_heuristic(handle_,
@@ -289,16 +351,28 @@ GemmLibrary::Algorithm GemmLibrary::choose_algorithm(Plan& plan,
                                                         plan.x,
                                                         plan.out,
                                                         plan.out,
-                                                        preference,
+                                                        preference.handle(),
                                                         kCandidates,
                                                         candidates.data(),
                                                         &num_found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
+  std::vector<cublasLtMatmulAlgo_t> found;
   for (const auto& candidate : std::span(candidates).first(static_cast<size_t>(num_found))) {
-    if (candidate.state == CUBLAS_STATUS_SUCCESS && serves(plan, fewest_rows, candidate.algo) &&
-        serves(plan, most_rows, candidate.algo)) {
-      return {.algorithm = candidate.algo, .is_possible = true};
+    if (candidate.state == CUBLAS_STATUS_SUCCESS) found.push_back(candidate.algo);
+  }
+  return found;
+}
+
+GemmLibrary::Algorithm GemmLibrary::choose_algorithm(Plan& plan,
+                                                     int power,
+                                                     Preference& preference) const {
+  const int64_t most_rows = int64_t{1} << power;
+  const int64_t above = power == kFirstPower ? kFewestRows : most_rows / 2 + 1;
+  const int64_t fewest_rows = (above + plan.row_step - 1) / plan.row_step * plan.row_step;
+  for (const cublasLtMatmulAlgo_t& candidate : search(plan, most_rows, preference)) {
+    if (serves(plan, fewest_rows, candidate) && serves(plan, most_rows, candidate)) {
+      return {.algorithm = candidate, .is_possible = true};
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <tuple>
+#include <vector>
 
 #include "reprise/device/cuda/cuda_stream.h"
 #include "reprise/kernels/cuda/cublas_lt_api.h"
@@ -27,6 +28,7 @@ struct CodeScales {
 /// rounded up. Algorithms that divide a sum between blocks are allowed for up to 128 rows, with
 /// parts in float32. The algorithm gives the number of parts, so the bits of a row depend only on
 /// the algorithm (docs/gpu.md). All products share one workspace, which the constructor allocates.
+/// A caller may also give an algorithm that it chose itself, for example by measurement.
 ///
 /// A GemmLibrary belongs to one thread and one stream and owns its descriptors. In a steady state
 /// multiply() allocates nothing.
@@ -38,6 +40,11 @@ class GemmLibrary {
   /// With scales of groups, the number of rows must be a multiple of this.
   static constexpr int64_t kGroupedRows = 4;
 
+  enum class ScaleMode : uint8_t { none, of_rows, of_groups };
+  /// What algorithms depend on besides the number of rows: columns, depth, strides of x and out,
+  /// types of x and out, whether with bias, scales.
+  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, DType, DType, bool, ScaleMode>;
+
   /// \throws DeviceError, OutOfMemory
   GemmLibrary(const CublasLtApi& api, device::cuda::CudaStream& stream);
   GemmLibrary(const GemmLibrary&) = delete;
@@ -45,16 +52,18 @@ class GemmLibrary {
   ~GemmLibrary();
 
   /// out = x weight^T + bias, rounded once to out's type: that of x, or float32; of float8 codes
-  /// also bfloat16 or float16; of int8 codes only int32.
-  /// \returns false and launches nothing for fewer than kFewestRows rows or more than 65,536, for
-  /// addresses that are not multiples of 16 bytes, and for shapes, types and scales without an
-  /// algorithm in the library for this GPU
+  /// also bfloat16 or float16; of int8 codes only int32. `chosen`: the algorithm to use; nullptr,
+  /// or one that the library refuses: the one for these rows.
+  /// \returns false and launches nothing for more than 65,536 rows, for addresses that are not
+  /// multiples of 16 bytes, and for shapes, types and scales without an algorithm in the library
+  /// for this GPU; without a chosen algorithm also for fewer than kFewestRows rows
   /// \throws CaptureError for an algorithm whose first use would be in a capture, DeviceError
   [[nodiscard]] bool multiply(const Tensor& x,       // [num_tokens, in], rows may be strided
                               const Tensor& weight,  // [out, in]
                               const Tensor& bias,    // [out] or undefined
                               const Tensor& out,     // [num_tokens, out], rows may be strided
-                              const CodeScales& scales = {});
+                              const CodeScales& scales = {},
+                              const cublasLtMatmulAlgo_t* chosen = nullptr);
   /// Whether multiply() with these operands will compute the product. It launches nothing.
   /// \throws CaptureError for a shape that was not planned before a capture, DeviceError
   [[nodiscard]] bool can_multiply(const Tensor& x,
@@ -62,6 +71,17 @@ class GemmLibrary {
                                   const Tensor& bias,
                                   const Tensor& out,
                                   const CodeScales& scales = {});
+
+  /// The algorithms that the library's heuristic finds for so many rows, fastest first by its own
+  /// estimate. \pre no capture \throws DeviceError
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(const Shape& shape, int64_t num_rows);
+  /// Whether multiply() can use this algorithm for so many rows. \pre no capture
+  /// \throws DeviceError
+  [[nodiscard]] bool accepts(const Shape& shape,
+                             int64_t num_rows,
+                             const cublasLtMatmulAlgo_t& algorithm);
+  /// The version of the library: 130100 is 13.1.0.
+  [[nodiscard]] size_t version() const { return api_.get_version(); }
 
   /// The scratch memory of all products.
   [[nodiscard]] device::BufferView workspace() const noexcept { return workspace_.view(); }
@@ -73,11 +93,6 @@ class GemmLibrary {
   static constexpr int kLastDividedPower = 7;  // up to 128 rows
   static constexpr int kLastPower = 16;
 
-  enum class ScaleMode : uint8_t { none, of_rows, of_groups };
-
-  // The key for all numbers of rows: columns, depth, strides of x and out, types of x and out,
-  // whether with bias, scales.
-  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, DType, DType, bool, ScaleMode>;
   struct Algorithm {
     cublasLtMatmulAlgo_t algorithm{};
     bool is_possible = false;
@@ -98,7 +113,9 @@ class GemmLibrary {
     bool has_integer_sums = false;
     int64_t row_step = 1;  // the number of rows must be a multiple
     std::array<Algorithm, kLastPower - kFirstPower + 1> algorithms;
+    std::vector<Algorithm> chosen;  // the caller's; few
   };
+  class Preference;
 
   Plan& plan_of(const Shape& shape);
   /// A plan with an algorithm for these operands, or nullptrs.
@@ -110,13 +127,20 @@ class GemmLibrary {
                               const Tensor& weight,
                               const Tensor& bias,
                               const Tensor& out,
-                              const CodeScales& scales);
+                              const CodeScales& scales,
+                              const cublasLtMatmulAlgo_t* chosen);
   void describe(const Shape& shape, Plan& plan) const;
   void describe_scales(ScaleMode mode, Plan& plan) const;
   void choose_algorithms(Plan& plan) const;
-  [[nodiscard]] Algorithm choose_algorithm(Plan& plan,
-                                           int power,
-                                           cublasLtMatmulPreference_t preference) const;
+  [[nodiscard]] Algorithm choose_algorithm(Plan& plan, int power, Preference& preference) const;
+  /// The heuristic's algorithms for so many rows. Empty: the library has none.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> search(Plan& plan,
+                                                         int64_t num_rows,
+                                                         Preference& preference) const;
+  /// The algorithm of a call; nullptr: there is none.
+  [[nodiscard]] Algorithm* algorithm_for(Plan& plan,
+                                         int64_t num_rows,
+                                         const cublasLtMatmulAlgo_t* chosen);
   [[nodiscard]] bool serves(Plan& plan,
                             int64_t num_rows,
                             const cublasLtMatmulAlgo_t& algorithm) const;

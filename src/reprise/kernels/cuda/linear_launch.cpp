@@ -59,14 +59,39 @@ Choice choose_for_many_rows(const LinearKernels& kernels,
   return choice;
 }
 
+/// nullptr: there is no kernel with these tiles.
+const device::Kernel* kernel_of_tile(const LinearKernels& kernels,
+                                     int64_t rows,
+                                     int32_t tile_columns) {
+  const auto of_rows = [rows](const FragmentKernels& fragments) {
+    return rows <= kFragmentRows ? fragments.for_8_rows : fragments.for_32_rows;
+  };
+  switch (tile_columns) {
+    case kFragmentColumns:
+      return of_rows(kernels.of_8_columns);
+    case kMostTileColumns:
+      return of_rows(kernels.of_16_columns);
+    case kWideTileColumns:
+      return of_rows(kernels.of_32_columns);
+    default:
+      return nullptr;
+  }
+}
+
 /// No choice changes a result.
 Choice choose_fragments(const LinearKernels& kernels,
                         int64_t rows,
                         int64_t columns,
-                        int num_multiprocessors) {
-  Choice choice = rows <= kFragmentRows
-                      ? choose_for_few_rows(kernels, columns, num_multiprocessors)
-                      : choose_for_many_rows(kernels, rows, columns, num_multiprocessors);
+                        int num_multiprocessors,
+                        int32_t tile_columns) {
+  Choice choice;
+  if (const device::Kernel* kernel = kernel_of_tile(kernels, rows, tile_columns)) {
+    choice = {kernel, blocks_of(ceil_div(columns, int64_t{tile_columns}), num_multiprocessors)};
+  } else if (rows <= kFragmentRows) {
+    choice = choose_for_few_rows(kernels, columns, num_multiprocessors);
+  } else {
+    choice = choose_for_many_rows(kernels, rows, columns, num_multiprocessors);
+  }
   if (rows == 0) choice.num_blocks = 0;
   return choice;
 }
@@ -100,6 +125,17 @@ bool can_norm_first(const Tensor& x, const Tensor& weight, const Tensor& norm) {
          is_vector_aligned(norm.data());
 }
 
+std::vector<int32_t> tile_choices(const LinearKernels& kernels,
+                                  const Tensor& x,
+                                  const Tensor& weight) {
+  if (!fits_fragments(x, weight)) return {};
+  std::vector<int32_t> tiles;
+  for (const int32_t columns : {kFragmentColumns, kMostTileColumns, kWideTileColumns}) {
+    if (kernel_of_tile(kernels, x.size(0), columns) != nullptr) tiles.push_back(columns);
+  }
+  return tiles;
+}
+
 bool launch_linear(device::Stream& stream,
                    const LinearKernels& kernels,
                    int num_multiprocessors,
@@ -121,7 +157,8 @@ bool launch_linear(device::Stream& stream,
                 static_cast<uint32_t>(ceil_div(product.rows, kDotRows) *
                                       ceil_div(product.columns, kDotColumns))};
   if (kernels.of_16_columns.for_8_rows != nullptr && fits_fragments(call.x, call.weight)) {
-    choice = choose_fragments(kernels, product.rows, product.columns, num_multiprocessors);
+    choice = choose_fragments(
+        kernels, product.rows, product.columns, num_multiprocessors, call.tile_columns);
   }
   return launch(stream,
                 *choice.kernel,
@@ -142,7 +179,8 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& weight,
                                  const Tensor& bias,
                                  const RopeAndCacheCall& call,
-                                 const NormCall& norm) {
+                                 const NormCall& norm,
+                                 int32_t tile_columns) {
   LinearKernels kernels = linear_rope_kv_write_kernels(x.dtype());
   // The halves of a tile are the halves of a head.
   if (call.q_out.size(2) % kWideTileColumns != 0) kernels.of_32_columns = {};
@@ -155,7 +193,8 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                          .to = rope_and_cache(call),
                                          .norm = norm.weight.data(),
                                          .epsilon = norm.epsilon};
-  const Choice choice = choose_fragments(kernels, x.size(0), weight.size(0), num_multiprocessors);
+  const Choice choice =
+      choose_fragments(kernels, x.size(0), weight.size(0), num_multiprocessors, tile_columns);
   // Only the device knows which slots are written, so the launch declares a write of both whole
   // caches.
   return launch(stream,

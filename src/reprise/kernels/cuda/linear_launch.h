@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
@@ -22,14 +23,21 @@ struct NormCall {
 
 /// The arguments of a matrix product, borrowed for the call. Undefined tensors are left out.
 struct LinearCall {
-  const Tensor& x;         // [num_tokens, in_features], rows may be strided
-  const Tensor& weight;    // [out_features, in_features]
-  const Tensor& bias;      // [out_features] or undefined
-  const Tensor& residual;  // like out, rows may be strided, or undefined
-  const Tensor& num_rows;  // int32[1], read when the work runs, or undefined: all
-  const Tensor& out;       // [num_tokens, out_features], or half of them with silu_and_mul
-  NormCall norm;           // \pre none, or can_norm_first()
+  const Tensor& x;           // [num_tokens, in_features], rows may be strided
+  const Tensor& weight;      // [out_features, in_features]
+  const Tensor& bias;        // [out_features] or undefined
+  const Tensor& residual;    // like out, rows may be strided, or undefined
+  const Tensor& num_rows;    // int32[1], read when the work runs, or undefined: all
+  const Tensor& out;         // [num_tokens, out_features], or half of them with silu_and_mul
+  NormCall norm;             // \pre none, or can_norm_first()
+  int32_t tile_columns = 0;  // of a block's tile; 0, or one without a kernel: by the rule
 };
+
+/// The tiles among which launches of a product with so many rows can choose, by their columns. The
+/// choice changes no result. Empty: there is only one kernel.
+[[nodiscard]] std::vector<int32_t> tile_choices(const LinearKernels& kernels,
+                                                const Tensor& x,
+                                                const Tensor& weight);
 
 /// Chooses the kernel by type, shape, alignment and number of rows, and launches as many blocks as
 /// keep `num_multiprocessors` busy. The number of blocks changes no result.
@@ -47,6 +55,7 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& weight,
                                  const Tensor& bias,
                                  const RopeAndCacheCall& call,
-                                 const NormCall& norm);
+                                 const NormCall& norm,
+                                 int32_t tile_columns = 0);
 
 }  // namespace reprise::kernels::cuda
