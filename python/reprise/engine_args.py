@@ -116,6 +116,7 @@ class EngineArgs:
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None
     compile_cache_root: str | os.PathLike[str] = ""
     disable_compile_cache: bool = False
+    tune: bool | None = None  # True: kernels of products are measured once, on GPUs; False: stored choices are not used
     num_threads: int = 0
     cpu_isa: str = "auto"
     batch_invariant: bool = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_BATCH_INVARIANT") != "0")

@@ -23,6 +23,7 @@ int run_graph(std::span<const std::string> arguments);
 int run_pull(std::span<const std::string> arguments);
 int run_replay(std::span<const std::string> arguments);
 int run_explain(std::span<const std::string> arguments);
+int run_tune(std::span<const std::string> arguments);
 int run_collect_env(std::span<const std::string> arguments);
 int run_completion(std::span<const std::string> arguments);
 int run_reference(std::span<const std::string> arguments);

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "reprise/api/loading/compiled_model.h"
+#include "reprise/api/options/product_report.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/tuned_products_text.h"
 #include "reprise/compile/report/launch_count.h"
 #include "reprise/compile/report/render_split.h"
 #include "reprise/compile/report/split_outline.h"
@@ -33,6 +35,18 @@ struct ProgramFacts {
   const compile::PipelineReport* report = nullptr;  // null: the passes ran on the whole program
   size_t launches_after = 0;
 };
+
+/// The kernels of matrix products that were chosen by measurement; empty: rules choose all of them.
+std::string products_text(const api::StartupReport& report) {
+  if (report.products == nullptr || report.products->table.is_empty()) return {};
+  const api::ProductReport& products = *report.products;
+  return fmt::format(
+      "{} products measured on this device, {} differ from the built-in rules: {}\n{}",
+      products.table.num_measured(),
+      products.table.num_changed(),
+      products.file,
+      changed_products_text(products.table));
+}
 
 // "1 3 5 7 9 11", or "1 3 5 ... 47" for many.
 std::string list_text(const std::vector<size_t>& numbers) {
@@ -299,6 +313,9 @@ std::string dump_text(const api::CompiledModel& model, const std::string& name) 
   for (const ProgramFacts& facts : programs) text += program_row(facts);
   text += match_table(model.stages.reports);
   for (const ProgramFacts& facts : programs) append_program(text, facts);
+  if (const std::string products = products_text(model.report); !products.empty()) {
+    text += "\n" + products;
+  }
   return text;
 }
 
@@ -326,6 +343,9 @@ std::string dump_html(const api::CompiledModel& model, const std::string& name) 
   html += "<h2>What the passes found</h2>\n" + match_table_html(model.stages.reports);
   html += "<h2>Ops</h2>\n";
   for (const ProgramFacts& facts : facts_of(model.stages)) html += program_html(facts);
+  if (const std::string products = products_text(model.report); !products.empty()) {
+    html += fmt::format("<h2>Measured products</h2>\n<pre>{}</pre>\n", escape_xml(products));
+  }
   html += fmt::format("<h2>Counters</h2>\n<pre>{}</pre>\n</body>\n</html>\n",
                       escape_xml(to_string(model.report.compilation.counter)));
   return html;

@@ -425,6 +425,13 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
              .choices = {"auto", "cpu", "cuda"}});
   add_parallel_options(table, kDevice, args);
   add_cpu_options(table, kDevice, args);
+  table.add_switch(
+      "tune",
+      kDevice,
+      "Measure which kernel is fastest for each matrix product, on GPUs, and store the "
+      "choices beside the compile cache; --no-tune uses none that are stored.",
+      "stored choices are used, none is measured",
+      args.tune);
 }
 
 }  // namespace

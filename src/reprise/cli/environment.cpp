@@ -42,6 +42,11 @@ Converted switch_unless_empty(std::string_view value, const LookUpVariable& look
   return number_to_switch(value, look_up);
 }
 
+Converted one_to_switch(std::string_view value, const LookUpVariable&) {
+  if (value.empty() || value == "0") return std::nullopt;
+  return value == "1" ? "true" : std::string(value);
+}
+
 Converted unless_empty(std::string_view value, const LookUpVariable&) {
   if (value.empty()) return std::nullopt;
   return std::string(value);
@@ -126,8 +131,8 @@ constexpr std::array kVariables = {
     Variable{"NO_PROXY", "pull: hosts and domains that are asked without the proxy.", ""},
     Variable{"no_proxy", "The same.", ""},
     Variable{"REPRISE_CACHE_ROOT",
-             "Folder for compiled programs, and in it packed_weights; --compile-cache-root and "
-             "--packed-weights-cache come first.",
+             "Folder for compiled programs, and in it packed_weights and tuned_products; "
+             "--compile-cache-root and --packed-weights-cache come first.",
              ""},
     Variable{"VLLM_CACHE_ROOT",
              "If REPRISE_CACHE_ROOT is not given: compiled programs go to its folder "
@@ -160,6 +165,10 @@ constexpr std::array kVariables = {
              "0 is --no-batch-invariant, 1 is --batch-invariant, the default on CPUs.",
              "batch-invariant",
              switch_unless_empty},
+    Variable{"VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE",
+             "1 is --tune; with 0 nothing is measured, as without it.",
+             "tune",
+             one_to_switch},
 };
 
 constexpr std::string_view kPrefix = "REPRISE_ARG_";

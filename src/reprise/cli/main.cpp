@@ -40,6 +40,7 @@ using reprise::cli::run_reference;
 using reprise::cli::run_replay;
 using reprise::cli::run_run_batch;
 using reprise::cli::run_serve;
+using reprise::cli::run_tune;
 using reprise::cli::Variable;
 
 struct Command {
@@ -69,6 +70,9 @@ constexpr std::array kCommands = {
     Command{
         "graph", "Look into graphs: show, diff, and bisect for the first wrong node.", run_graph},
     Command{"replay", "Repeat the answers of --replay-log, and compare bit by bit.", run_replay},
+    Command{"tune",
+            "Measure which kernel is fastest for each matrix product on this GPU, once.",
+            run_tune},
     Command{"collect-env",
             "What a bug report needs to know about this machine and build.",
             run_collect_env},

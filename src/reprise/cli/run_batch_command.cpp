@@ -292,6 +292,7 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
 
   StartupProgress progress(arguments.verbose);
   api::AsyncEngine engine(arguments.engine, progress.observer());
+  print_warnings(engine.startup_report());
   server::LocalApi api(options, engine);
   BatchRun run(api, arguments, std::min(4 * arguments.engine.max_num_seqs, kMaxRequestsInFlight));
   run.run();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reprise/api/options/product_report.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/cli/memory_bill_text.h"
 #include "reprise/cli/progress.h"
@@ -71,6 +72,23 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
     log.info(
         fmt::format("Compiling a graph for dynamic shape takes {:.3f} s", report.compile_seconds));
   }
+}
+
+void log_products(const Log& log, const api::StartupReport& report) {
+  if (report.products == nullptr) return;
+  const api::ProductReport& products = *report.products;
+  if (!products.measured.is_empty()) {
+    log.info(fmt::format("Measured the kernels of {} products in {:.1f} s",
+                         products.measured.num_measured(),
+                         products.seconds));
+  }
+  if (products.table.is_empty()) return;
+  log.info(
+      fmt::format("Matrix products: choices for {} products were measured on this device, {} of "
+                  "them differ from the built-in rules: {}",
+                  products.table.num_measured(),
+                  products.table.num_changed(),
+                  products.file));
 }
 
 void log_memory(const Log& log, const api::StartupReport& report) {
@@ -218,6 +236,7 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
   log_attention(log, report);
   log_speculation(log, report);
   log_compilation(log, report);
+  log_products(log, report);
   log_kv_cache(log, report);
   log_captures(log, report);
   log_memory(log, report);

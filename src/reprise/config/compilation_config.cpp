@@ -22,6 +22,9 @@ namespace {
 // tokens.
 constexpr int32_t kLargestSize = 1 << 20;
 
+// The members of inductor_compile_config that have a meaning here.
+constexpr std::array<std::string_view, 2> kAutotuneKeys = {"max_autotune", "max_autotune_gemm"};
+
 // ---- the fields of each struct, listed once for reading, writing and the check of names ----
 
 template <class Config, class Visitor>
@@ -273,11 +276,12 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
        "encoder_cudagraph_max_frames_per_batch");
   warn(config.ir_enable_torch_wrap.has_value(), "ir_enable_torch_wrap");
   warn(config.fast_moe_cold_start.has_value(), "fast_moe_cold_start");
-  if (config.inductor_compile_config != defaults.inductor_compile_config) {
-    warnings.emplace_back(
-        "inductor_compile_config is accepted but has no effect in this engine: kernels are "
-        "compiled "
-        "with the engine and chosen by the shape of each launch, not by trial");
+  for (const auto& [name, value] : config.inductor_compile_config.items()) {
+    if (std::ranges::count(kAutotuneKeys, name) > 0) continue;
+    warnings.push_back(fmt::format(
+        "inductor_compile_config.{} is accepted but has no effect in this engine: kernels are "
+        "compiled with the engine",
+        name));
   }
   warn(config.dynamic_shapes_config != defaults.dynamic_shapes_config, "dynamic_shapes_config");
   warn(config.compile_cache_save_format != defaults.compile_cache_save_format,
@@ -383,6 +387,13 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
   return parse_compilation_config(document, ExtensionNames{});
 }
 
+bool CompilationConfig::wants_autotuning() const {
+  return std::ranges::any_of(kAutotuneKeys, [this](std::string_view key) {
+    const auto value = inductor_compile_config.find(key);
+    return value != inductor_compile_config.end() && *value == true;
+  });
+}
+
 Json to_json(const CompilationConfig& config) { return written(config); }
 
 void validate(const CompilationConfig& config) { validate(config, ExtensionNames{}); }
@@ -397,6 +408,12 @@ void validate(const CompilationConfig& config, const ExtensionNames& names) {
     check_sizes("compile_ranges_endpoints", *config.compile_ranges_endpoints);
   }
   check_sizes("encoder_cudagraph_token_budgets", config.encoder_cudagraph_token_budgets);
+  for (const std::string_view key : kAutotuneKeys) {
+    const auto value = config.inductor_compile_config.find(key);
+    if (value == config.inductor_compile_config.end() || value->is_boolean()) continue;
+    throw InvalidArgument(fmt::format(
+        "inductor_compile_config.{}: expected true or false, got {}", key, value->dump()));
+  }
   if (config.max_cudagraph_capture_size && (*config.max_cudagraph_capture_size < 0 ||
                                             *config.max_cudagraph_capture_size > kLargestSize)) {
     throw InvalidArgument(fmt::format("max_cudagraph_capture_size: expected 0 to {}, got {}",

@@ -95,6 +95,7 @@ struct CompilationConfig : cudagraph::CaptureSizeRequest {
   std::string backend;
   PassConfig pass_config;
   DynamicShapesConfig dynamic_shapes_config;
+  /// Only max_autotune and max_autotune_gemm have a meaning here: see wants_autotuning().
   Json inductor_compile_config = Json::object();
   Json inductor_passes = Json::object();
   std::string cache_dir;
@@ -107,6 +108,10 @@ struct CompilationConfig : cudagraph::CaptureSizeRequest {
   std::optional<int32_t> encoder_cudagraph_max_frames_per_batch;
   std::optional<bool> ir_enable_torch_wrap;
   std::optional<bool> fast_moe_cold_start;
+
+  /// Whether inductor_compile_config asks for kernels that are chosen by measurement: max_autotune
+  /// or max_autotune_gemm. For the engine this is the option --tune.
+  [[nodiscard]] bool wants_autotuning() const;
 
   friend bool operator==(const CompilationConfig&, const CompilationConfig&) = default;
 };

@@ -278,10 +278,23 @@ TEST(CompilationConfig, cudagraph_separate_routine_is_separate_attention_routine
 
 TEST(CompilationConfig, fields_without_effect_are_accepted_and_said) {
   const ParsedCompilationConfig parsed =
-      parse_compilation_config(R"({"inductor_compile_config": {"max_autotune": true}})");
+      parse_compilation_config(R"({"inductor_compile_config": {"max_autotune": true, "a": 1}})");
   ASSERT_EQ(parsed.warnings.size(), 1U);
-  EXPECT_THAT(parsed.warnings[0], HasSubstr("inductor_compile_config"));
+  EXPECT_THAT(parsed.warnings[0], HasSubstr("inductor_compile_config.a "));
   EXPECT_THAT(parse_compilation_config(R"({"cudagraph_mode": "FULL"})").warnings, IsEmpty());
+}
+
+TEST(CompilationConfig, max_autotune_asks_for_choices_by_measurement) {
+  for (const auto& [text, wanted] : {std::pair{R"({})", false},
+                                     {R"({"max_autotune": true})", true},
+                                     {R"({"max_autotune": false})", false},
+                                     {R"({"max_autotune_gemm": true})", true},
+                                     {R"({"coordinate_descent_tuning": true})", false}}) {
+    const std::string config = std::string(R"({"inductor_compile_config": )") + text + "}";
+    EXPECT_EQ(read(config).wants_autotuning(), wanted) << text;
+  }
+  EXPECT_THAT(refusal(R"({"inductor_compile_config": {"max_autotune": 1}})"),
+              HasSubstr("inductor_compile_config.max_autotune: expected true or false, got 1"));
 }
 
 TEST(CompilationConfig, each_field_without_a_reader_is_named_in_one_warning) {

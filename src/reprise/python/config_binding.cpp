@@ -160,7 +160,8 @@ void bind_graph_arguments(EngineArgsClass& arguments) {
       .def_rw("disable_compile_cache", &EngineArgs::disable_compile_cache)
       .def_rw("num_threads", &EngineArgs::num_threads)
       .def_rw("cpu_isa", &EngineArgs::cpu_isa)
-      .def_rw("batch_invariant", &EngineArgs::batch_invariant);
+      .def_rw("batch_invariant", &EngineArgs::batch_invariant)
+      .def_rw("tune", &EngineArgs::tune, nb::arg().none());
 }
 
 void bind_engine_args(nb::module_& module) {

@@ -24,6 +24,7 @@
 #include "reprise/api/loading/memory_bill.h"
 #include "reprise/api/loading/model_programs.h"
 #include "reprise/api/loading/model_weights.h"
+#include "reprise/api/loading/product_tuning.h"
 #include "reprise/api/loading/replay_log.h"
 #include "reprise/api/loading/weight_files.h"
 #include "reprise/api/options/engine_plan.h"
@@ -120,6 +121,13 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
   auto device = std::make_shared<EngineDevice>(open_engine_device(args, options.isa));
   append_warnings(report.warnings, device->warnings);
   return device;
+}
+
+/// \throws InvalidArgument for options that this model or this kind of engine cannot follow
+void check_options(LoadedEngine& engine) {
+  check_graph_trust(engine.args, *engine.options);
+  check_tuning(engine);
+  report_options(*engine.options, engine.report);
 }
 
 void check_options_of_device(const LoadedEngine& engine) {
@@ -304,9 +312,8 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
   stage("options", [&] {
     engine.options = resolve(engine.args);
-    check_graph_trust(engine.args, *engine.options);
+    check_options(engine);
     replay_log = open_replay_log(engine.args, *engine.options);
-    report_options(*engine.options, engine.report);
     draft.engine = resolve_draft_engine(engine);
     if (draft.engine) report_options(*draft.engine->options, draft.engine->report);
   });
@@ -330,6 +337,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
       take_memory_of_steps(engine);
       if (draft.engine) take_memory_of_draft_steps(*draft.engine);
     });
+    stage("products", [&] { choose_products(engine, draft.engine.get(), observer); });
     used_elsewhere = bytes_used_elsewhere(engine.device->device->memory());  // no graph yet
     stage("graphs", [&] { capture(engine, observer); });
     if (draft.engine) stage("draft graphs", [&] { capture(*draft.engine, {}); });
@@ -407,6 +415,11 @@ CompiledModel compile_only(const EngineArgs& args) {
   load_weights(engine, nullptr, {});
   reserve_caches(engine, nullptr);
   compile(start);
+  use_stored_products(engine);
+  if (args.tune == true) {
+    engine.report.warnings.emplace_back(
+        "--tune has no effect: nothing runs here; `reprise tune MODEL` measures products");
+  }
   CompiledModel result{.extensions = engine.args.extensions,
                        .report = std::move(engine.report),
                        .stages = start.programs.take_stages()};

@@ -16,6 +16,7 @@
 #include "reprise/api/loading/engine_device.h"
 #include "reprise/api/loading/loaded_engine.h"
 #include "reprise/api/loading/weight_file_key.h"
+#include "reprise/api/options/product_report.h"
 #include "reprise/api/options/resolved_options.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json_values.h"
@@ -59,6 +60,7 @@ void each_option(Args& args, const Visit& visit) {
   visit("flash_attn_version", args.flash_attn_version);
   visit("cpu_isa", args.cpu_isa);
   visit("batch_invariant", args.batch_invariant);
+  visit("tune", args.tune);
   visit("tensor_parallel_size", args.tensor_parallel_size);
   visit("pipeline_parallel_size", args.pipeline_parallel_size);
   visit("enable_expert_parallel", args.enable_expert_parallel);
@@ -96,6 +98,22 @@ fs::path file_of_this_code() {
   return path.is_absolute() ? path : "/proc/self/exe";
 }
 
+/// Of the measured choices of kernels. Empty: the built-in rules choose all of them.
+std::string digest_of(const ProductReport* products) {
+  if (products == nullptr || products->table.num_changed() == 0) return {};
+  const kernels::ProductTable& table = products->table;
+  kernels::ProductTable choices;
+  for (const auto& [shape, rows] : table.products()) {
+    for (const auto& [count, measured] : rows) {
+      const kernels::MeasuredRows without_times{
+          .choice = measured.choice, .microseconds = 1, .built_in_microseconds = 1};
+      choices.set(shape, count, without_times);
+    }
+  }
+  const std::string text = kernels::print(choices);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
 bool is_cpu(const Json& bits) { return bits.value("device", "") == "cpu"; }
 
 /// The texts that stand for the members of "bits" in messages.
@@ -113,6 +131,7 @@ constexpr auto kBitsFacts = std::to_array<BitsFact>({
     {"tensor_parallel_size", "number of ranks that share a layer"},
     {"enable_expert_parallel", "division of experts"},
     {"batch_invariant", "value of --batch-invariant"},
+    {"products", "choice of kernels for matrix products"},
     {"hf_overrides", "hf_overrides"},
     {"dummy_seed", "seed of made-up weights"},
     {"extension_files", "extensions"},
@@ -129,7 +148,8 @@ Json bits_of(const LoadedEngine& engine) {
                {"tensor_parallel_size", args.tensor_parallel_size},
                {"enable_expert_parallel", args.enable_expert_parallel},
                {"batch_invariant", args.batch_invariant.value_or(!engine.device->is_gpu())},
-               {"hf_overrides", args.hf_overrides}};
+               {"hf_overrides", args.hf_overrides},
+               {"products", digest_of(report.products.get())}};
   bits["attention_backend"] = report.attention == nullptr ? "" : report.attention->name;
   if (args.load_format == LoadFormat::dummy) bits["dummy_seed"] = args.seed;
   write_json(bits["extension_files"], args.extension_files);

@@ -18,6 +18,16 @@ bool is_on(const char* name) {
   return value == "1" || value == "true";
 }
 
+/// In REPRISE_CACHE_ROOT, else beside the user's compile cache. Empty: neither is known.
+std::filesystem::path folder_beside_the_cache(const char* name) {
+  const std::string from_environment = environment("REPRISE_CACHE_ROOT");
+  const std::filesystem::path compiled = compile_cache_root({});
+  if (compiled.empty()) return {};
+  const std::filesystem::path base =
+      from_environment.empty() ? compiled.parent_path() : std::filesystem::path(from_environment);
+  return base / name;
+}
+
 }  // namespace
 
 std::filesystem::path compile_cache_root(const std::filesystem::path& root) {
@@ -27,13 +37,10 @@ std::filesystem::path compile_cache_root(const std::filesystem::path& root) {
   return compile::default_cache_root(environment("HOME"), environment("XDG_CACHE_HOME"));
 }
 
-std::filesystem::path packed_weights_root() {
-  const std::string from_environment = environment("REPRISE_CACHE_ROOT");
-  const std::filesystem::path compiled = compile_cache_root({});
-  if (compiled.empty()) return {};
-  const std::filesystem::path base =
-      from_environment.empty() ? compiled.parent_path() : std::filesystem::path(from_environment);
-  return base / "packed_weights";
+std::filesystem::path packed_weights_root() { return folder_beside_the_cache("packed_weights"); }
+
+std::filesystem::path tuned_products_root(const std::filesystem::path& root) {
+  return root.empty() ? folder_beside_the_cache("tuned_products") : root / "tuned_products";
 }
 
 bool is_compile_cache_disabled() {

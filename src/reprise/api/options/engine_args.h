@@ -135,6 +135,12 @@ struct EngineArgs {
   /// Keeps the weights as kernels read them in a file, which the next start maps: none, auto (a
   /// folder beside the compile cache), or a folder.
   std::string packed_weights_cache = "none";
+  /// Kernels of matrix products are chosen by measurement, where the device has several: what no
+  /// earlier start has measured is measured before the graphs are captured, and stored beside the
+  /// compile cache. Nothing: stored choices are used, and nothing is measured. False: the built-in
+  /// rules hold.
+  std::optional<bool> tune;
+  bool tune_again = false;  // with tune: what is stored is measured again, and replaced
   std::vector<std::filesystem::path> extension_files;  // plug-ins that add to `extensions`
   /// Ops, passes and compilers of the user. nullptr: there are none.
   std::shared_ptr<const compile::Extensions> extensions;

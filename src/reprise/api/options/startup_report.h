@@ -21,6 +21,8 @@ struct BackendInfo;
 
 namespace reprise::api {
 
+struct ProductReport;
+
 /// What --gpu-memory-utilization allows weights, caches, activations and graphs to take together,
 /// with all else that is in the device's memory.
 struct MemoryBudget {
@@ -44,6 +46,9 @@ struct StartupReport {
   std::string kv_cache_dtype;  // "auto", or the value of --kv-cache-dtype
   int64_t num_parameters = 0;
   size_t weight_bytes = 0;
+  /// The kernels of products that were chosen by measurement. Shared, because reports are copied.
+  /// nullptr: rules choose all of them, or the start has not come to this yet.
+  std::shared_ptr<const ProductReport> products;
   std::string packed_weights;  // what --packed-weights-cache did; empty without the option
   int64_t num_kv_blocks = 0;
   int32_t kv_block_size = 0;
