@@ -26,6 +26,7 @@
 #include "benchmarks/cuda_model.h"
 #include "benchmarks/cuda_parts.h"
 #include "benchmarks/cuda_serving.h"
+#include "benchmarks/cuda_tune.h"
 #include "benchmarks/row_log.h"
 #include "reprise/base/error.h"
 
@@ -33,7 +34,7 @@ namespace reprise::benchmark {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|sampling|rehearse [ROWS [SECONDS]], or "
+    "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|sampling|tune|rehearse [ROWS [SECONDS]], or "
     "cuda_benchmark launch|config|bytes 0.5b|1b|8b";
 
 /// Writes rows of all lengths until the process is ended.
@@ -65,7 +66,7 @@ int run(const std::vector<std::string>& arguments) {
     measure_launch(open_gpu(), config_of(argument(1)), log);
     return 0;
   }
-  const bool is_part = what == "parts" || what == "sampling" || what == "serving";
+  const bool is_part = what == "parts" || what == "sampling" || what == "serving" || what == "tune";
   if (!is_part && what != "rehearse" && config_of(what) == nullptr) throw InvalidArgument(kUsage);
   RowLog log(what, argument(1));
   if (what == "rehearse") rehearse(log);
@@ -77,6 +78,8 @@ int run(const std::vector<std::string>& arguments) {
     measure_sampling(gpu, log);
   } else if (what == "serving") {
     measure_serving(gpu, kOneBillion, log);
+  } else if (what == "tune") {
+    measure_tuning(gpu, seconds, log);
   } else {
     measure_model(gpu, config_of(what), seconds, log);
   }

@@ -184,6 +184,9 @@ class Engine {
   }
   [[nodiscard]] runner::ModelRunner& runner() { return *runner_; }
   [[nodiscard]] device::Stream& stream() { return execution_.stream(); }
+  [[nodiscard]] kernels::DeviceExecutor& executor() { return execution_.executor(); }
+  /// set_mode() must follow.
+  void drop_graphs() { runner_.reset(); }
   [[nodiscard]] const cudagraph::CaptureReport& capture() const { return capture_; }
   [[nodiscard]] const models::Parameters& parameters() const { return parameters_; }
   [[nodiscard]] uint64_t launches() const { return runner_->last_launches().total(); }

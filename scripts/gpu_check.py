@@ -74,6 +74,8 @@ SECTIONS = (
     Section("transformers", 25, "decoding against transformers with a static cache and torch.compile(mode=reduce-overhead); "
             "says 'skipped' where there is no torch",
             "python3 benchmarks/compare_transformers_cuda.py {bin}/cuda_benchmark {rows} --seconds 10"),
+    Section("tune", 40, "kernels of products chosen by measurement: which choices differ from the rules, and steps with both "
+            "beside the prediction (docs/gpu.md): at most 1.2 %", "{bin}/cuda_benchmark tune {rows} {limit}"),
 )
 
 
