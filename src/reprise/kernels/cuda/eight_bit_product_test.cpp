@@ -143,6 +143,20 @@ TEST_P(CudaEightBits, products_are_those_of_quantised_activations) {
   }
 }
 
+// A block quantises a row of more than 1,024 elements.
+TEST_P(CudaEightBits, products_are_as_deep_as_those_of_8b) {
+  if (dtype() != DType::bf16) GTEST_SKIP() << "the type of 8B";
+  for (const PanelFormat codec : kCodecsOfFloat8) {
+    for (const auto& [rows, depth] : {std::pair<int64_t, int64_t>{129, 4096}, {65, 14336}}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(codec) << ": " << rows << " x " << depth);
+      const Tensor x = random({rows, depth});
+      const Tensor weight = weight_of(codec, 32, depth);
+      expect_product(run_many(OpCode::linear, {x, weight, {}}), x, weight, {});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_P(CudaEightBits, a_depth_of_whole_groups_of_32_is_enough_for_scales_of_outputs) {
   const Tensor x = random({70, 160});
   const Tensor weight = weight_of(PanelFormat::f8e4m3_rows, 64, 160);
