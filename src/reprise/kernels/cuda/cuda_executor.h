@@ -16,6 +16,7 @@
 #include "reprise/kernels/cuda/product_choices.h"
 #include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/device_ranks.h"
+#include "reprise/kernels/tunable_products.h"
 
 namespace reprise::kernels::cuda {
 
