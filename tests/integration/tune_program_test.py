@@ -90,7 +90,9 @@ class Tune(unittest.TestCase):
         self.assertEqual((again["num_measured"], again["measured"]), (0, []))
         self.assertEqual(self.bits(), chosen)
         self.assertGreater(self.tune("--again", algorithms=FAST)["num_measured"], 10)
-        self.assertEqual(self.bits(), by_rule)
+        replaced = self.bits()
+        self.assertNotEqual(replaced, chosen)
+        self.assertEqual(self.bits("--tune"), replaced)
 
     def test_the_stored_choices_are_shown(self):
         out, _ = self.run_program("tune")
@@ -161,6 +163,18 @@ class Tune(unittest.TestCase):
         _, errors = self.logprobs("--device", "cpu", environment={"VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE": "0"}, **on_cpu)
         self.assertNotIn("--tune", errors)
         self.assertFalse((self.cache / "tuned_products").exists())
+
+    def test_what_measures_nothing_says_so(self):
+        on_cpu = {"program": CPU_PROGRAM}
+        for options, message in ((["tune", "--no-tune"], "tune: --no-tune measures nothing"),
+                                 (["generate", "--prompt", "Once", "--tune", "--tensor-parallel-size", "2",
+                                   "--distributed-executor-backend", "mp"], "--tune: engines that run their steps together")):
+            process = self.start(*options, "--device", "cpu", **on_cpu)
+            _, errors = process.communicate(timeout=900)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn(message, errors)
+        _, errors = self.run_program("dump", "--tune", "--device", "cpu", **on_cpu)
+        self.assertIn("--tune has no effect: nothing runs here", errors)
 
 
 if __name__ == "__main__":
