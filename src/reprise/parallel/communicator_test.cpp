@@ -51,6 +51,83 @@ std::string failure_of(const Run& run) {
   return {};
 }
 
+/// Connections between devices that notice an error when the test says so.
+class TestDevices final : public DeviceLink {
+ public:
+  [[nodiscard]] std::string find_failure() noexcept override {
+    return is_broken ? "the cable is out" : "";
+  }
+  void abort() noexcept override { ++num_aborts; }
+
+  std::atomic<bool> is_broken = false;
+  std::atomic<int> num_aborts = 0;
+};
+
+TEST(Communicator, ends_the_connections_of_devices_when_a_rank_is_lost) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    CommunicatorOptions options = quick_options();
+    options.silence = milliseconds(500);
+    const auto ranks = join(hub, rank, options);
+    TestDevices devices;
+    TestDevices removed;
+    ranks->link().add(devices);
+    ranks->link().add(removed);
+    ranks->link().remove(removed);
+    ranks->barrier(Operation::start_up);
+    EXPECT_EQ(devices.num_aborts, 0);
+    hub->silence(rank);
+    wait_until([&] { return devices.num_aborts > 0; }, milliseconds(10'000));
+    EXPECT_EQ(devices.num_aborts, 1);
+    EXPECT_EQ(removed.num_aborts, 0);
+    EXPECT_NE(failure_of([&] { ranks->check(); }).find("has sent no heartbeat"), std::string::npos);
+    // Connections that are made after the failure end at once.
+    TestDevices late;
+    ranks->link().add(late);
+    EXPECT_EQ(late.num_aborts, 1);
+    ranks->link().remove(late);
+    ranks->link().remove(devices);
+  });
+}
+
+TEST(Communicator, takes_errors_of_connected_devices_for_failures) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank, quick_options());
+    TestDevices devices;
+    ranks->link().add(devices);
+    devices.is_broken = true;
+    wait_until([&] { return ranks->has_failed(); }, milliseconds(10'000));
+    EXPECT_EQ(failure_of([&] { ranks->check(); }), "the cable is out");
+    EXPECT_EQ(devices.num_aborts, 1);
+    ranks->link().remove(devices);
+  });
+}
+
+TEST(Communicator, ends_a_wait_for_a_device_that_is_longer_than_the_timeout) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    CommunicatorOptions options = quick_options();
+    options.timeout = milliseconds(400);
+    const auto ranks = join(hub, rank, options);
+    TestDevices devices;
+    ranks->barrier(Operation::start_up);
+    {
+      // Without connected devices, a step may take as long as it likes.
+      const RankLink::DeviceWait waits(ranks->link());
+      std::this_thread::sleep_for(milliseconds(800));
+    }
+    ranks->check();
+    ranks->link().add(devices);
+    std::this_thread::sleep_for(milliseconds(800));  // nothing waits
+    ranks->check();
+    {
+      const RankLink::DeviceWait waits(ranks->link());
+      wait_until([&] { return devices.num_aborts > 0; }, milliseconds(10'000));
+    }
+    EXPECT_NE(failure_of([&] { ranks->check(); }).find(std::to_string(rank) + " waited"),
+              std::string::npos);
+    ranks->link().remove(devices);
+  });
+}
+
 TEST(Communicator, gathers_the_bytes_of_every_rank_in_the_order_of_ranks) {
   for (const int size : {1, 2, 4}) {
     run_ranks(size, [&](int rank, const std::shared_ptr<LocalHub>& hub) {

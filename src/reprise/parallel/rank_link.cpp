@@ -91,8 +91,17 @@ void RankLink::remove(DeviceLink& connections) noexcept {
   std::erase(devices_, &connections);
 }
 
-std::string RankLink::find_device_failure() noexcept {
+std::string RankLink::find_device_failure(Clock::time_point now) {
   const std::lock_guard lock(devices_mutex_);
+  const Clock::rep since = waits_since_;
+  const Clock::duration waited = now.time_since_epoch() - Clock::duration(since);
+  if (!devices_.empty() && since != 0 && waited > options_.timeout) {
+    return fmt::format(
+        "rank {} waited {:.1f} s for its device in a step, and all ranks send heartbeats: the "
+        "device of a rank hangs or is slow",
+        rank_,
+        std::chrono::duration<double>(waited).count());
+  }
   for (DeviceLink* device : devices_) {
     if (std::string text = device->find_failure(); !text.empty()) return text;
   }
@@ -125,7 +134,7 @@ void RankLink::watch() {
       for (Peer& peer : peers_) peer.heard = now;
     }
     std::string text = find_silent_peer(now);
-    if (text.empty()) text = find_device_failure();
+    if (text.empty()) text = find_device_failure(now);
     if (!text.empty()) {
       fail(text);
       return;

@@ -42,6 +42,8 @@ struct CommunicatorOptions {
 /// the heartbeats, and the first failure. A thread sends and receives heartbeats, so a rank that
 /// was killed or stopped is noticed while no operation runs.
 class RankLink {
+  using Clock = std::chrono::steady_clock;
+
  public:
   static constexpr int kMaxRanks = 64;
   /// Tags at or above this one belong to no collective operation.
@@ -72,11 +74,25 @@ class RankLink {
   /// failure. Borrowed until remove().
   void add(DeviceLink& connections);
   void remove(DeviceLink& connections) noexcept;
+  /// While this object exists, a thread of this rank waits for its device. If devices are connected
+  /// and it waits for longer than CommunicatorOptions::timeout, that is a failure: the devices of
+  /// ranks that send heartbeats may hang, too. One thread at a time.
+  class DeviceWait {
+   public:
+    explicit DeviceWait(RankLink& link) noexcept : link_(&link) {
+      link.waits_since_ = Clock::now().time_since_epoch().count();
+    }
+    DeviceWait(const DeviceWait&) = delete;
+    DeviceWait& operator=(const DeviceWait&) = delete;
+    ~DeviceWait() { link_->waits_since_ = 0; }
+
+   private:
+    RankLink* link_;
+  };
   /// Ends the thread and the transport. \pre no message is being sent or received
   void finish();
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Peer {
     Transport::Handle beat_in = 0;
     Transport::Handle beat_out = 0;
@@ -89,7 +105,7 @@ class RankLink {
   void stop_watching();
   void exchange_beats(bool is_time_to_send);
   [[nodiscard]] std::string find_silent_peer(Clock::time_point now) const;
-  [[nodiscard]] std::string find_device_failure() noexcept;
+  [[nodiscard]] std::string find_device_failure(Clock::time_point now);
 
   std::unique_ptr<Transport> transport_;
   CommunicatorOptions options_;
@@ -101,6 +117,7 @@ class RankLink {
   std::atomic<bool> has_failed_ = false;
   std::mutex devices_mutex_;
   std::vector<DeviceLink*> devices_;
+  std::atomic<Clock::rep> waits_since_ = 0;  // 0: no thread waits for the device
   // Used by the thread that watches over heartbeats.
   std::vector<Peer> peers_;  // by rank; the own entry is unused
   uint64_t beat_ = 0;

@@ -617,8 +617,12 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
 
 void ModelRunner::wait() {
   const PhaseTimer timer(spans_, StepPhase::wait);
-  execution_->stream().synchronize();
-  if (ranked_) with_ranks([this] { ranked_->check(); });
+  wait_for([this] { execution_->stream().synchronize(); });
+}
+
+void ModelRunner::wait_for(const std::function<void()>& device) {
+  if (!ranked_) return device();
+  with_ranks([&] { ranked_->wait_for(device); });
 }
 
 void ModelRunner::stop_other_ranks() noexcept {

@@ -205,6 +205,8 @@ class ModelRunner {
   /// Returns when the device has finished all launched work. \throws device::DeviceError, which is
   /// sticky if a rank was lost meanwhile
   void wait();
+  /// The same where `device` is the call that waits.
+  void wait_for(const std::function<void()>& device);
   /// Lets the other ranks end. \pre this is rank 0, and no step follows
   void stop_other_ranks() noexcept;
   /// The times of prepare, launch and wait in the last execute(). Callers that use the logits add

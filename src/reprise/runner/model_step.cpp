@@ -205,7 +205,7 @@ void StepComputer::finish_sampling(ModelStep& step) {
   step.num_sampled_on_device = static_cast<int>(std::ranges::count(step.is_on_device, true));
   if (step.num_sampled_on_device > 0) {
     const PhaseTimer timer(spans, StepPhase::wait);
-    device_sampling_.wait();
+    runner_->wait_for([this] { device_sampling_.wait(); });
   } else if (step.scheduled->num_logits > 0) {
     runner_->wait();
   }

@@ -79,8 +79,19 @@ void RankedSteps::retire_stale(const cudagraph::Decision& decision,
   if (is_leader() && stale_key_ >= 0) to_retire_.push_back(stale_key_);
 }
 
-void RankedSteps::check() const {
-  if (ranks_ != nullptr) ranks_->check();
+parallel::Communicator* RankedSteps::connected() const noexcept {
+  if (ranks_ != nullptr) return ranks_;
+  return data_parallel_ != nullptr ? &data_parallel_->ranks() : nullptr;
+}
+
+void RankedSteps::wait_for(const std::function<void()>& device) const {
+  parallel::Communicator* ranks = connected();
+  if (ranks == nullptr) return device();
+  {
+    const parallel::RankLink::DeviceWait waits(ranks->link());
+    device();
+  }
+  ranks->check();
 }
 
 void RankedSteps::stop() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,12 +56,15 @@ class RankedSteps {
                     const std::string& reason,
                     bool has_launched);
 
-  /// \throws parallel::RankError if a rank was lost
-  void check() const;
+  /// Calls `device`, which waits for this rank's device. A rank that was lost meanwhile is
+  /// reported, because the results of the step are then undefined. \throws parallel::RankError
+  void wait_for(const std::function<void()>& device) const;
   /// Lets the other ranks end. Does nothing on ranks other than rank 0.
   void stop() noexcept;
 
  private:
+  /// The ranks whose devices a step needs: those of the model, or the other engines.
+  [[nodiscard]] parallel::Communicator* connected() const noexcept;
   [[nodiscard]] bool is_leader() const noexcept { return ranks_ == nullptr || leader_.has_value(); }
 
   parallel::Communicator* ranks_;     // nullptr: this is the only rank of its model
