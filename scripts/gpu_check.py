@@ -62,6 +62,9 @@ SECTIONS = (
             "{bin}/cuda_engine_test && {bin}/cuda_sleep_test"),
     Section("models", 20, "a tiny checkpoint of every architecture: logits within 1e-4 of Transformers, and replay equals "
             "eager", "{bin}/cuda_architectures_test"),
+    Section("ranks", 45, "exchanges by NCCL have the bits of the CPU's sums; engines of 2 and 4 ranks: logits of one rank, replay "
+            "equals eager, a lost rank is named. Skips what needs more GPUs than there are",
+            "{bin}/nccl_ranks_test --gtest_filter=RankOps* && {bin}/cuda_rank_engines_test"),
     Section("bench-1b", 40, "tokens/s, host time per step, capture time and share of bandwidth by mode, with programmatic "
             "dependent launch and without, 1B shape", "{bin}/cuda_benchmark 1b {rows} {limit}"),
     Section("bench-8b", 70, "the same, 8B shape, and 4,096 tokens of prefill against the peak of large products",

@@ -44,7 +44,8 @@ configure() {
 build() {
   configure &&
     ninja -C "$BUILD" cuda_device_conformance_test cuda_executor_test cuda_row_sampler_test \
-      cuda_engine_test cuda_sleep_test cuda_architectures_test cuda_benchmark reprise_cuda
+      cuda_engine_test cuda_sleep_test cuda_architectures_test nccl_ranks_test cuda_rank_engines_test \
+      cuda_benchmark reprise_cuda
 }
 
 # One tool on one small case, which launches eagerly and from graphs, with programmatic dependent launch.

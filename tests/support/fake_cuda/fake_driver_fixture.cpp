@@ -154,6 +154,11 @@ CUresult FakeDriver::submit(CUstream stream, FakeExchange exchange) {
                          .exchange = std::make_shared<const FakeExchange>(std::move(exchange))});
 }
 
+void FakeDriver::set_library_memory(size_t bytes) {
+  const Lock lock(state_->mutex);
+  state_->library_bytes = bytes;
+}
+
 int FakeDriver::gpu_of_thread() const {
   const Lock lock(state_->mutex);
   return state_->gpu_of_thread();

@@ -138,6 +138,8 @@ class FakeDriver {
                                 std::function<void()> work,
                                 double microseconds = 1);
   [[nodiscard]] CUresult submit(CUstream stream, FakeExchange exchange);
+  /// Memory of the GPU that a library takes for itself, in all.
+  void set_library_memory(size_t bytes);
   /// The GPU of the calling thread's context.
   [[nodiscard]] int gpu_of_thread() const;
   /// Whether the calling thread captures on a stream in a mode other than relaxed.

@@ -62,7 +62,7 @@ size_t FakeDriver::State::free_bytes() const {
 }
 
 size_t FakeDriver::State::overhead_bytes() const {
-  size_t bytes = (contexts << 26) + (modules.size() << 21);
+  size_t bytes = (contexts << 26) + (modules.size() << 21) + library_bytes;
   for (const auto& exec : executables) bytes += bytes_of_executable(exec->nodes.size());
   return bytes;
 }

@@ -208,6 +208,7 @@ struct FakeDriver::State {
   std::shared_ptr<PrimaryContexts> retained_contexts = std::make_shared<PrimaryContexts>();
   std::map<CUdeviceptr, fake_driver::Allocation> allocations;
   size_t allocated_bytes = 0;  // plain and physical memory
+  size_t library_bytes = 0;
   std::map<CUdeviceptr, fake_driver::Reservation> reservations;
   std::vector<fake_driver::Reservation> released_reservations;  // while work is queued
   CUmemGenericAllocationHandle last_physical = 0;

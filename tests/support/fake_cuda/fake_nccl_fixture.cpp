@@ -126,6 +126,10 @@ struct FakeNccl::State {
   NcclResult submit_group();
   NcclResult add(const char* call, Transfer transfer, NcclType type);
   void finish(Comm& comm, const Exchange& exchange, uint64_t number);
+  /// \pre the mutex is held
+  void count_memory() const {
+    driver->set_library_memory(comms.size() * FakeNccl::kCommunicatorBytes);
+  }
 
   device::cuda::FakeDriver* driver;
   NcclApi api;
@@ -202,6 +206,7 @@ NcclResult comm_init_rank(NcclComm** handle, int num_ranks, NcclUniqueId id, int
   const std::lock_guard lock(fake->mutex);
   *handle = reinterpret_cast<NcclComm*>(comm.get());
   fake->comms[*handle] = comm;
+  fake->count_memory();
   return NcclResult::success;
 }
 
@@ -210,6 +215,7 @@ NcclResult comm_destroy(NcclComm* handle) {
   if (comm == nullptr) return NcclResult::invalid_argument;
   const std::lock_guard lock(fake->mutex);
   fake->comms.erase(handle);
+  fake->count_memory();
   if (comm.use_count() > 1) {
     fake->driver->add_misuse("ncclCommDestroy before its graphs: it would wait for ever");
   }

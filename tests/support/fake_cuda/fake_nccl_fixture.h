@@ -28,6 +28,8 @@ namespace reprise::kernels::cuda {
 class FakeNccl {
  public:
   static constexpr int kVersion = 22809;
+  /// The memory of the GPU that a communicator takes.
+  static constexpr size_t kCommunicatorBytes = size_t{48} << 20;
 
   explicit FakeNccl(device::cuda::FakeDriver& driver);
   FakeNccl(const FakeNccl&) = delete;

@@ -28,6 +28,19 @@ using parallel::run_ranks;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+/// Exchanges of tensors, on the GPUs of the machine if there is a driver.
+class RankOps : public ::testing::Test {
+ protected:
+  static constexpr int kMostRanks = 4;
+  void SetUp() override {
+    if (num_gpus_for_ranks() < kMostRanks) GTEST_SKIP() << "needs " << kMostRanks << " GPUs";
+  }
+};
+
+GpuRanksMachine machine_of(int num_gpus) {
+  return GpuRanksMachine(num_gpus, MachineKind::real_if_there);
+}
+
 template <typename T>
 struct DTypeOf;
 template <>
@@ -94,18 +107,17 @@ std::vector<T> sum_of_ranks_of(int size, int64_t count) {
 template <typename T>
 void expect_the_sum_of_the_cpu(int size, int64_t rows, int64_t width) {
   SCOPED_TRACE(::testing::Message() << size << " ranks, " << rows << " x " << width);
-  GpuRanksMachine machine(size);
+  GpuRanksMachine machine = machine_of(size);
   const std::vector<T> want = sum_of_ranks_of<T>(size, rows * width);
   run_ranks(size, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     const Tensor x = values_on<T>(rank, number, rows, width);
     expect_same_bits(read<T>(rank, ops::all_reduce(x, size)), want);
   });
-  EXPECT_THAT(machine.driver().misuses(), IsEmpty());
-  EXPECT_EQ(machine.nccl().num_communicators(), 0U);
+  EXPECT_THAT(machine.misuses(), IsEmpty());
 }
 
-TEST(NcclRanks, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
+TEST_F(RankOps, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
   for (const int size : {1, 2, 3, 4}) {
     expect_the_sum_of_the_cpu<float>(size, 3, 65);
     expect_the_sum_of_the_cpu<BFloat16>(size, 3, 65);
@@ -115,7 +127,7 @@ TEST(NcclRanks, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
 }
 
 // From 512 KiB on, three or more ranks add a part each.
-TEST(NcclRanks, all_reduce_of_many_bytes_has_the_same_bits) {
+TEST_F(RankOps, all_reduce_of_many_bytes_has_the_same_bits) {
   for (const int64_t rows : {63, 64, 65}) {
     expect_the_sum_of_the_cpu<BFloat16>(4, rows, 4096);
     expect_the_sum_of_the_cpu<float>(3, rows, 4096);  // 3 divides only 63 rows
@@ -125,7 +137,7 @@ TEST(NcclRanks, all_reduce_of_many_bytes_has_the_same_bits) {
 template <typename T>
 void expect_fused_all_reduce_has_the_bits_of_its_parts(int size, int64_t rows, int64_t width) {
   SCOPED_TRACE(::testing::Message() << size << " ranks, " << rows << " x " << width);
-  GpuRanksMachine machine(size);
+  GpuRanksMachine machine = machine_of(size);
   run_ranks(size, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     const Tensor x = values_on<T>(rank, number, rows, width);
@@ -142,10 +154,10 @@ void expect_fused_all_reduce_has_the_bits_of_its_parts(int size, int64_t rows, i
     expect_same_bits(read<T>(rank, alone), read<T>(rank, want_alone));
     expect_same_bits(read<T>(rank, alone_sum), read<T>(rank, reduced));
   });
-  EXPECT_THAT(machine.driver().misuses(), IsEmpty());
+  EXPECT_THAT(machine.misuses(), IsEmpty());
 }
 
-TEST(NcclRanks, the_fused_all_reduce_has_the_bits_of_its_parts) {
+TEST_F(RankOps, the_fused_all_reduce_has_the_bits_of_its_parts) {
   for (const int size : {1, 2, 3}) {
     expect_fused_all_reduce_has_the_bits_of_its_parts<float>(size, 3, 65);
     expect_fused_all_reduce_has_the_bits_of_its_parts<BFloat16>(size, 5, 96);
@@ -156,11 +168,11 @@ TEST(NcclRanks, the_fused_all_reduce_has_the_bits_of_its_parts) {
   expect_fused_all_reduce_has_the_bits_of_its_parts<float>(2, 2, 5000);
 }
 
-TEST(NcclRanks, reduce_scatter_gives_each_rank_its_rows_of_the_sum) {
+TEST_F(RankOps, reduce_scatter_gives_each_rank_its_rows_of_the_sum) {
   constexpr int64_t kRows = 3;  // of a rank
   constexpr int64_t kWidth = 1500;
   for (const int size : {1, 2, 3}) {
-    GpuRanksMachine machine(size);
+    GpuRanksMachine machine = machine_of(size);
     const std::vector<float> all = sum_of_ranks_of<float>(size, size * kRows * kWidth);
     run_ranks(size, [&](int number, const std::shared_ptr<LocalHub>& hub) {
       GpuRank rank(machine, number, hub);
@@ -172,9 +184,9 @@ TEST(NcclRanks, reduce_scatter_gives_each_rank_its_rows_of_the_sum) {
   }
 }
 
-TEST(NcclRanks, gather_columns_puts_ranks_side_by_side_and_cuts_the_padding) {
+TEST_F(RankOps, gather_columns_puts_ranks_side_by_side_and_cuts_the_padding) {
   constexpr int kRanks = 3;
-  GpuRanksMachine machine(kRanks);
+  GpuRanksMachine machine = machine_of(kRanks);
   run_ranks(kRanks, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     std::vector<float> mine;
@@ -194,8 +206,8 @@ TEST(NcclRanks, gather_columns_puts_ranks_side_by_side_and_cuts_the_padding) {
   });
 }
 
-TEST(NcclRanks, number_the_experts_of_a_rank_like_the_cpu) {
-  GpuRanksMachine machine(1);
+TEST_F(RankOps, number_the_experts_of_a_rank_like_the_cpu) {
+  GpuRanksMachine machine = machine_of(1);
   run_ranks(1, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     constexpr int kTokens = 700;  // several blocks
@@ -220,9 +232,9 @@ TEST(NcclRanks, number_the_experts_of_a_rank_like_the_cpu) {
   });
 }
 
-TEST(NcclRanks, a_replay_exchanges_anew) {
+TEST_F(RankOps, a_replay_exchanges_anew) {
   constexpr int kRanks = 3;
-  GpuRanksMachine machine(kRanks);
+  GpuRanksMachine machine = machine_of(kRanks);
   run_ranks(kRanks, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     const Tensor x = rank.executor().allocate({DType::f32, {kRanks, 8}});
@@ -253,11 +265,11 @@ TEST(NcclRanks, a_replay_exchanges_anew) {
     }
     rank.ranks().check();
   });
-  EXPECT_THAT(machine.driver().misuses(), IsEmpty());
+  EXPECT_THAT(machine.misuses(), IsEmpty());
 }
 
-TEST(NcclRanks, are_refused_without_the_ranks_that_the_op_needs) {
-  GpuRanksMachine machine(2);
+TEST_F(RankOps, are_refused_without_the_ranks_that_the_op_needs) {
+  GpuRanksMachine machine = machine_of(2);
   run_ranks(2, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     const Tensor x = rank.executor().allocate({DType::f32, {2, 8}});
@@ -413,26 +425,33 @@ TEST(NcclApi, old_and_unknown_versions_are_refused) {
 }
 
 // The fake must notice what NCCL would not survive, or the tests above prove nothing.
-TEST(FakeNccl, notices_wrong_uses) {
-  GpuRanksMachine machine(2);
-  run_ranks(2, [&](int number, const std::shared_ptr<LocalHub>& hub) {
+TEST(FakeNccl, notices_memory_of_the_host) {
+  GpuRanksMachine machine(1);
+  run_ranks(1, [&](int number, const std::shared_ptr<LocalHub>& hub) {
     GpuRank rank(machine, number, hub);
     std::vector<float> host(64);
     EXPECT_THROW(rank.group().all_gather(rank.stream(), host.data(), host.data(), 32),
                  device::DeviceError);
-    // Another exchange on each rank.
-    const device::Buffer memory = rank.device().allocate(4096);
+  });
+  EXPECT_THAT(machine.driver().misuses(),
+              ::testing::ElementsAre(HasSubstr("of memory that is not the GPU's")));
+}
+
+TEST(FakeNccl, notices_ranks_that_run_different_exchanges) {
+  GpuRanksMachine machine(2);
+  run_ranks(2, [&](int number, const std::shared_ptr<LocalHub>& hub) {
+    GpuRank rank(machine, number, hub);
+    const device::Buffer mine = rank.device().allocate(4096);
+    const device::Buffer all = rank.device().allocate(4096);
     if (number == 0) {
-      rank.group().all_gather(rank.stream(), memory.data(), memory.data(), 64);
+      rank.group().all_gather(rank.stream(), mine.data(), all.data(), 64);
     } else {
-      rank.group().all_to_all(rank.stream(), memory.data(), memory.data(), 64);
+      rank.group().all_to_all(rank.stream(), mine.data(), all.data(), 64);
     }
     rank.stream().synchronize();
     rank.ranks().barrier(parallel::Operation::start_up);
   });
-  const std::vector<std::string> misuses = machine.driver().misuses();
-  EXPECT_THAT(misuses, ::testing::Contains(HasSubstr("of memory that is not the GPU's")));
-  EXPECT_THAT(misuses, ::testing::Contains(HasSubstr("in kind 2, and rank")));
+  EXPECT_THAT(machine.driver().misuses(), ::testing::Contains(HasSubstr("in kind 2, and rank")));
 }
 
 TEST(FakeNccl, notices_a_communicator_that_ends_before_its_graphs) {
