@@ -237,35 +237,34 @@
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
 
-#define REPRISE_CUDA_LATE_KERNELS(X)                                           \
-  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                              \
-  REPRISE_MODEL_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                            \
-  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                     \
-  X(count_experts, CountExpertsArguments, 256, 0, count_experts)               \
-  REPRISE_CUDA_FLOAT_KERNELS(X, sum_of_ranks, RankSumArguments, 256, 0)        \
-  REPRISE_CUDA_FLOAT_KERNELS(                                                  \
-      X, sum_of_ranks_and_norm, RankSumNormArguments, 256, 64)                 \
-  X(experts_of_rank, RankExpertsArguments, 256, 0, experts_of_rank)            \
-  X(columns_of_ranks, RankColumnsArguments, 256, 0, columns_of_ranks)          \
-  X(kv_write, KvWriteArguments, 256, 0, kv_write)                              \
-  REPRISE_CUDA_FLOAT_KERNELS(X, kv_write_quant, KvWriteQuantArguments, 256, 0) \
-  REPRISE_CUDA_FLOAT_KERNELS(                                                  \
-      X, sparse_attention, SparseAttentionArguments, 256, kSparseSharedBytes)  \
-  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                      \
-  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                  \
-  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                    \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                            \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                              \
-  REPRISE_CUDA_SAMPLING_KERNELS(X)                                             \
-  REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                          \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                            \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                              \
-  REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)                              \
-  REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)                                \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                            \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)                              \
-  REPRISE_CUDA_STATE_CHUNKS(X, bf16, BFloat16)                                 \
+#define REPRISE_CUDA_LATE_KERNELS(X)                                                  \
+  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                                     \
+  REPRISE_MODEL_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)                                   \
+  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                            \
+  X(count_experts, CountExpertsArguments, 256, 0, count_experts)                      \
+  REPRISE_CUDA_FLOAT_KERNELS(X, sum_of_ranks, RankSumArguments, 256, 0)               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, sum_of_ranks_and_norm, RankSumNormArguments, 256, 64) \
+  X(experts_of_rank, RankExpertsArguments, 256, 0, experts_of_rank)                   \
+  X(columns_of_ranks, RankColumnsArguments, 256, 0, columns_of_ranks)                 \
+  X(kv_write, KvWriteArguments, 256, 0, kv_write)                                     \
+  REPRISE_CUDA_FLOAT_KERNELS(X, kv_write_quant, KvWriteQuantArguments, 256, 0)        \
+  REPRISE_CUDA_FLOAT_KERNELS(                                                         \
+      X, sparse_attention, SparseAttentionArguments, 256, kSparseSharedBytes)         \
+  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                             \
+  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                         \
+  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                           \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                       \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                                   \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                                     \
+  REPRISE_CUDA_SAMPLING_KERNELS(X)                                                    \
+  REPRISE_CUDA_LATE_PACKED_KERNELS(X)                                                 \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                   \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                                     \
+  REPRISE_CUDA_FIXED_ATTENTION(X, bf16, BFloat16)                                     \
+  REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)                                       \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                                   \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)                                     \
+  REPRISE_CUDA_STATE_CHUNKS(X, bf16, BFloat16)                                        \
   REPRISE_CUDA_STATE_CHUNKS(X, f16, Float16)
 
 // Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels
