@@ -6,6 +6,7 @@
 The GPUs of all processes exchange data by a fake NCCL through a file. Uses only Python's standard library.
 """
 
+import http.client
 import json
 import os
 import re
@@ -93,6 +94,22 @@ class RanksOnGpus(unittest.TestCase):
         tokens, _ = self.generate("-tp", "2", "--device", "auto", "--verify-graphs", "strict", "--shadow-check-rate", "1")
         self.assertEqual(tokens, self.on_the_cpu())
 
+    def bill(self, *options):
+        command = [self.program, "generate", MODEL, "-p", "The little dog", "--max-tokens", "2", "--temperature", "0",
+                   "--device", "cuda", "--dtype", "float32",
+                   "--max-num-seqs", "2", "--max-num-batched-tokens", "32", "--max-model-len", "128",
+                   "--distributed-executor-backend", "mp", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT,
+                              env=self.environment(2, VLLM_LOGGING_LEVEL="DEBUG", REPRISE_FAKE_MEMORY=str(600 << 20)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(re.search(r"memory bill (\{.*\})", done.stderr)[1])
+
+    def test_the_cache_leaves_room_for_the_memory_of_nccl(self):
+        alone, ranked = self.bill(), self.bill("-tp", "2")
+        self.assertGreaterEqual(ranked["others"] - alone["others"], 48 << 20)  # FakeNccl::kCommunicatorBytes
+        parts = sum(ranked[part] for part in ("others", "weights", "states", "kv_cache", "activations", "graphs", "buffers"))
+        self.assertAlmostEqual(parts / ranked["reported"], 1, delta=0.02, msg=ranked)
+
     def test_what_is_missing_is_refused_by_name(self):
         device = ("--device", "cuda")
         for options, num_gpus, environment, sentence in [
@@ -136,6 +153,29 @@ class RanksOnGpus(unittest.TestCase):
         request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
             return json.load(response)["choices"][0]["text"]
+
+    def test_no_token_of_a_step_that_a_lost_rank_left_is_sent(self):
+        process, ranks, url, text = self.serve("--distributed-timeout-seconds", str(LOST_SECONDS))
+        expected = self.complete(url, 100)
+        body = {"model": "tiny", "prompt": "Once upon a time", "max_tokens": 100, "temperature": 0, "ignore_eos": True, "stream": True}
+        request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        answer = ""
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+                for line in response:
+                    if not line.startswith(b"data: {"):
+                        continue
+                    event = json.loads(line[len(b"data: "):])
+                    answer += "".join(choice["text"] for choice in event.get("choices", ()))
+                    if answer.count(" ") == 5:
+                        os.kill(ranks[1], signal.SIGSTOP)
+        except (OSError, http.client.HTTPException):
+            pass
+        process.wait(timeout=TIMEOUT)
+        self.assertIn("rank 1 has sent no heartbeat", text())
+        self.assertTrue(answer)
+        self.assertTrue(expected.startswith(answer), (expected, answer))
+        self.assertLess(len(answer), len(expected))
 
     def test_a_lost_rank_is_named_and_all_processes_end(self):
         for rank, how, is_busy in ((1, signal.SIGKILL, True), (1, signal.SIGSTOP, True), (0, signal.SIGKILL, False)):
