@@ -66,7 +66,7 @@ std::vector<int> numbers(int begin, int count) {
 /// The GPU of one rank, connected with those of its groups.
 class RankGpu {
  public:
-  RankGpu(GpuRanksMachine& machine, int gpu, std::vector<parallel::Communicator*> groups)
+  RankGpu(GpuRanksMachine& machine, int gpu, const std::vector<parallel::Communicator*>& groups)
       : machine_(&machine), device_(machine.create_device(gpu)) {
     for (parallel::Communicator* group : groups) {
       if (group == nullptr) continue;

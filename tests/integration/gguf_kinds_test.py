@@ -206,7 +206,10 @@ class Kinds(gguf_test.Case):
         run = self.run_cli("run-batch", model, "-i", request, "-o", result, "--dtype", "float32", "--enforce-eager",
                            "--hf-overrides", json.dumps(KINDS[name]))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertNotIn("dequantised", run.stderr)
+        # Of the smallest experts, a matrix has no whole panels of rows. Everything else stays packed.
+        remarks = [line for line in run.stderr.splitlines() if "dequantised" in line]
+        self.assertTrue(all(re.search(r"experts are dequantised .* rows of an expert are not a multiple of 16$", line)
+                            for line in remarks), run.stderr)
         logprobs = []
         for line in result.read_text().splitlines():
             choice = json.loads(line)["response"]["body"]["choices"][0]

@@ -314,6 +314,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
   const CUresult result = fake->enter(call)
 
 /// Declares every call of the table by its member's name. The file of its subject defines it.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define REPRISE_FAKE_CALL(member, symbol) decltype(::symbol) member;
 REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_FAKE_CALL)
 #undef REPRISE_FAKE_CALL

@@ -122,7 +122,7 @@ struct FakeNccl::State {
   /// Numbers a call. Whether it must fail.
   bool must_fail(const char* call) { return driver->enter(call) != CUDA_SUCCESS; }
   NcclResult check_call(const Comm& comm, const char* call, bool is_connected);
-  NcclResult submit(const std::shared_ptr<Comm>& comm, Exchange exchange, CUstream stream);
+  NcclResult submit(const std::shared_ptr<Comm>& comm, const Exchange& exchange, CUstream stream);
   NcclResult submit_group();
   NcclResult add(const char* call, Transfer transfer, NcclType type);
   void finish(Comm& comm, const Exchange& exchange, uint64_t number);
@@ -391,11 +391,11 @@ NcclResult FakeNccl::State::submit_group() {
         "ncclGroupEnd", "of other calls than one of each rank", NcclResult::invalid_usage);
   }
   comm->has_sent = true;
-  return submit(comm, std::move(exchange), calls[0].stream);
+  return submit(comm, exchange, calls[0].stream);
 }
 
 NcclResult FakeNccl::State::submit(const std::shared_ptr<Comm>& comm,
-                                   Exchange exchange,
+                                   const Exchange& exchange,
                                    CUstream stream) {
   if (exchange.bytes * exchange.from.size() > fake_nccl::kMostBytes) {
     return refuse("an exchange", "of more bytes than the fake moves", NcclResult::internal_error);

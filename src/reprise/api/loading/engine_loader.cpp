@@ -123,11 +123,14 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
   return device;
 }
 
-/// \throws InvalidArgument for options that this model or this kind of engine cannot follow
-void check_options(LoadedEngine& engine) {
+/// Returns the replay log, if there is to be one. \throws InvalidArgument for options that this
+/// model or this kind of engine cannot follow
+Descriptor check_options(LoadedEngine& engine) {
   check_graph_trust(engine.args, *engine.options);
   check_tuning(engine);
+  Descriptor replay_log = open_replay_log(engine.args, *engine.options);
   report_options(*engine.options, engine.report);
+  return replay_log;
 }
 
 void check_options_of_device(const LoadedEngine& engine) {
@@ -312,8 +315,7 @@ std::unique_ptr<LoadedEngine> load_engine(const EngineArgs& args, const StartupO
   // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
   stage("options", [&] {
     engine.options = resolve(engine.args);
-    check_options(engine);
-    replay_log = open_replay_log(engine.args, *engine.options);
+    replay_log = check_options(engine);
     draft.engine = resolve_draft_engine(engine);
     if (draft.engine) report_options(*draft.engine->options, draft.engine->report);
   });

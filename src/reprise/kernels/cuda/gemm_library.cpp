@@ -46,7 +46,9 @@ bool is_aligned_for_cublas(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data()) % kAlignment == 0;
 }
 
-int power_of(int64_t num_rows) { return std::bit_width(static_cast<uint64_t>(num_rows - 1)); }
+int power_of(int64_t num_rows) {
+  return static_cast<int>(std::bit_width(static_cast<uint64_t>(num_rows - 1)));
+}
 
 bool is_same(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
@@ -406,7 +408,8 @@ template <typename Value>
 void GemmLibrary::set(cublasLtMatmulDesc_t operation,
                       cublasLtMatmulDescAttributes_t name,
                       const Value& value) const {
-  check(api_.matmul_desc_set_attribute(operation, name, &value, sizeof value),
+  check(api_.matmul_desc_set_attribute(
+            operation, name, static_cast<const void*>(&value), sizeof value),
         "cublasLtMatmulDescSetAttribute");
 }
 

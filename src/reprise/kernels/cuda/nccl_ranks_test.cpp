@@ -244,7 +244,7 @@ TEST_F(RankOps, a_replay_exchanges_anew) {
     const Tensor part = ops::reduce_scatter(x, kRanks);
     const auto graph = rank.device().instantiate(*rank.stream().end_capture());
     for (int round = 0; round < 20; ++round) {
-      std::vector<float> mine(kRanks * 8);
+      std::vector<float> mine(size_t{kRanks} * 8);
       for (size_t i = 0; i < mine.size(); ++i) {
         mine[i] =
             static_cast<float>(round * 100 + static_cast<int>(i)) * static_cast<float>(number + 1);

@@ -333,6 +333,7 @@ TEST_F(ProductTunerTest, a_failing_call_loses_the_measurement_and_nothing_else) 
                   only(some).choice == only(table).choice)
           << k;
     } catch (const Error&) {
+      EXPECT_FALSE(machine_.driver().failed_call().empty()) << k;
     }
     machine_.driver().fail_call(0);
     EXPECT_EQ(bits(engine.step(OpCode::linear, 16)), wanted)
