@@ -278,7 +278,7 @@ NcclResult all_gather(
   for (size_t rank = 0; rank < size; ++rank) {
     exchange.to.push_back(static_cast<std::byte*>(to) + rank * count);
   }
-  return fake->submit(comm, std::move(exchange), stream);
+  return fake->submit(comm, exchange, stream);
 }
 
 NcclResult send(

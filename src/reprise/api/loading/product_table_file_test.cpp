@@ -21,7 +21,6 @@ using compile::start_child;
 using compile::TemporaryFolder;
 using compile::wait_for;
 using compile::write_bytes;
-using kernels::MeasuredRows;
 using kernels::ProductShape;
 using kernels::ProductTable;
 using Known = ProductTableFile::Known;
@@ -160,7 +159,7 @@ TEST_F(ProductTableFileTest, processes_that_save_at_once_lose_nothing_and_agree)
       for (int64_t round = 0; round < 10; ++round) {
         // Columns of its own, and some that all processes measure, each with another result.
         const ProductTable shared = table_of(1000 + round, i % 2 == 0 ? 8 : 16);
-        ProductTable measured = table_of(8 * (10 * i + round + 1));
+        ProductTable measured = table_of(8 * (int64_t{10} * i + round + 1));
         measured.merge(shared);
         const ProductTableFile::Saved saved = file().add(measured, Known::kept);
         EXPECT_EQ(saved.reason, "");
