@@ -66,6 +66,12 @@ class BenchCommands(unittest.TestCase):
         for percent, value in result["percentiles"].items():
             self.assertAlmostEqual(value, percentile(result["latencies"], int(percent)), places=12)
         self.assertRegex(run.stdout, r"^Avg latency: [\d.e-]+ seconds\n10% percentile latency: ")
+        self.assertNotIn("warning", run.stderr)
+
+    def test_the_warnings_of_a_start_are_printed(self):
+        for kind in (("latency", "--num-iters", 1, "--num-iters-warmup", 0), ("throughput", "--num-prompts", 1)):
+            run = self.bench(kind[0], MODEL, "--input-len", 4, "--output-len", 2, "--enforce-eager", *kind[1:])
+            self.assertIn("warning: enforce_eager is set", run.stderr)
 
     def test_throughput(self):
         output = self.folder / "throughput.json"

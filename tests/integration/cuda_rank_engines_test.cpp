@@ -93,18 +93,7 @@ class RankGpu {
 
 // The logits of a few batches one after the other, over one cache.
 std::vector<float> run_batches(TinyEngine& engine, int rounds) {
-  std::vector<float> all;
-  for (int round = 0; round < rounds; ++round) {
-    for (const Mix mix : kMixes) {
-      const auto seed = static_cast<uint32_t>(40 + round);
-      const TestBatch batch(mix, mix == Mix::uniform_decode ? 3 : 11, kMostReqs, seed);
-      const runner::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
-      engine.runner().wait();
-      const std::vector<float> logits = engine.logits(result);
-      all.insert(all.end(), logits.begin(), logits.end());
-    }
-  }
-  return all;
+  return run_mixes(engine, rounds, 11, kMostReqs);
 }
 
 // The ranks of an engine that runs `layout`. Calls `run` on each, after the captures.

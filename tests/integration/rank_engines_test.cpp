@@ -46,17 +46,7 @@ TinyEngineOptions options_of(parallel::Communicator* ranks,
 
 // The logits of a few batches one after the other, over one cache.
 std::vector<float> run_batches(TinyEngine& engine, int rounds) {
-  std::vector<float> all;
-  for (int round = 0; round < rounds; ++round) {
-    for (const Mix mix : kMixes) {
-      const TestBatch batch(mix, mix == Mix::uniform_decode ? 3 : 21, 8, 40 + round);
-      const runner::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
-      engine.runner().wait();
-      const std::vector<float> logits = engine.logits(result);
-      all.insert(all.end(), logits.begin(), logits.end());
-    }
-  }
-  return all;
+  return run_mixes(engine, rounds, 21, 8);
 }
 
 // The ranks of an engine that runs `layout`, as threads. Calls `run` on each.

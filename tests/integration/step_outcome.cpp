@@ -32,6 +32,24 @@ void expect_same_bits(const Outcome& expected, const Outcome& actual, const std:
   for (float logit : actual.logits) ASSERT_TRUE(std::isfinite(logit)) << what;
 }
 
+std::vector<float> run_mixes(TinyEngine& engine,
+                             int rounds,
+                             int32_t num_tokens,
+                             int32_t most_reqs) {
+  std::vector<float> all;
+  for (int round = 0; round < rounds; ++round) {
+    for (const Mix mix : kMixes) {
+      const int32_t tokens = mix == Mix::uniform_decode ? 3 : num_tokens;
+      const TestBatch batch(mix, tokens, most_reqs, static_cast<uint32_t>(40 + round));
+      const runner::StepResult& result = engine.runner().execute(batch.requests(), batch.facts());
+      engine.runner().wait();
+      const std::vector<float> logits = engine.logits(result);
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+  }
+  return all;
+}
+
 double relative_distance(std::span<const float> a, std::span<const float> b) {
   double square_error = 0;
   double square = 0;

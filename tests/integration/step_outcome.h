@@ -38,6 +38,8 @@ Outcome run(TinyEngine& engine,
             cudagraph::CudagraphRuntimeMode run_as,
             std::span<const std::byte> kv_before);
 void expect_same_bits(const Outcome& expected, const Outcome& actual, const std::string& what);
+/// The logits of `rounds` batches of each mix, with up to `num_tokens` tokens.
+std::vector<float> run_mixes(TinyEngine& engine, int rounds, int32_t num_tokens, int32_t most_reqs);
 /// |a - b| / |b|
 double relative_distance(std::span<const float> a, std::span<const float> b);
 /// Describes one case: "mixed of 9 tokens as FULL [...]".

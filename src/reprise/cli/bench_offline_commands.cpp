@@ -97,6 +97,18 @@ BatchLatencies measure_batches(api::LLM& llm,
   return latencies;
 }
 
+/// Prints the mean and the percentiles; returns the percentiles.
+Json print_latencies(const std::vector<double>& latencies) {
+  Json percentiles = Json::object();
+  fmt::print("Avg latency: {} seconds\n", bench::mean(latencies));
+  for (const int percent : bench::kLatencyPercentiles) {
+    const double value = bench::percentile(latencies, percent);
+    percentiles[std::to_string(percent)] = value;
+    fmt::print("{}% percentile latency: {} seconds\n", percent, value);
+  }
+  return percentiles;
+}
+
 }  // namespace
 
 void write_result(const std::string& path, const Json& json) {
@@ -142,19 +154,14 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   if (ranks.is_elsewhere()) return ranks.run(engine);
   StartupProgress progress(false);
   api::LLM llm(engine, progress.observer());
+  print_warnings(llm.startup_report());
   const std::vector<std::vector<int32_t>> prompts = random_prompts(
       engine.seed, std::min(llm.tokenizer().vocab_size(), 10000), batch_size, input_len);
   sampling::SamplingParams params = full_length(output_len);
   params.temperature = static_cast<float>(temperature);
   warm_up(llm, prompts, params, num_warmups);
   const auto [latencies, first_token_latencies] = measure_batches(llm, prompts, params, num_iters);
-  Json percentiles = Json::object();
-  fmt::print("Avg latency: {} seconds\n", bench::mean(latencies));
-  for (const int percent : bench::kLatencyPercentiles) {
-    const double value = bench::percentile(latencies, percent);
-    percentiles[std::to_string(percent)] = value;
-    fmt::print("{}% percentile latency: {} seconds\n", percent, value);
-  }
+  const Json percentiles = print_latencies(latencies);
   write_result(output_json,
                {{"avg_latency", bench::mean(latencies)},
                 {"std_latency", bench::standard_deviation(latencies)},
@@ -262,6 +269,7 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
       make_requests(dataset, maker.tools(false), random);
   StartupProgress progress(false);
   api::AsyncEngine engine(engine_args, progress.observer());
+  print_warnings(engine.startup_report());
   const auto [seconds, prompt_tokens, output_tokens, ended] = run_all(engine, requests);
   const api::EngineStats stats = engine.stats();
   Json step_seconds = Json::object();

@@ -69,13 +69,12 @@ std::string thread_trials_text(std::span<const ThreadTrial> trials) {
   if (best == &usual) {
     return text + fmt::format(
                       "nothing to tune on this CPU: no number of threads saves 3 % beside {}, and "
-                      "there is "
-                      "one kernel for each product, chosen by instruction set, layout and shape\n",
+                      "each product has one kernel, by instruction set, layout and shape\n",
                       usual.num_threads);
   }
   return text + fmt::format(
-                    "give --num-threads {}: steps take {:.1f} % (decode) and {:.1f} % "
-                    "(prompt) less time\n",
+                    "give --num-threads {}: steps take {:.1f} % (decode) and {:.1f} % (prompt) "
+                    "less time\n",
                     best->num_threads,
                     100 * (1 - best->decode_us / usual.decode_us),
                     100 * (1 - best->prompt_us / usual.prompt_us));

@@ -60,7 +60,8 @@ TEST(ProductTable, rows_that_were_not_measured_take_the_choice_of_the_next_power
   };
   for (const int64_t rows : {3, 4}) expect(rows, &kOwn);
   for (const int64_t rows : {9, 15, 16}) expect(rows, &kLibrary);
-  // 1, 2 and 8 and 32 were not measured; 24 was, and the rule is the fastest there; 0 is no launch.
+  // The rule holds where neither these rows nor the next power of two were measured, and for 24
+  // rows, because it was the fastest there.
   for (const int64_t rows : {0, 1, 2, 5, 8, 17, 24, 25, 32, 1 << 20}) expect(rows, nullptr);
   ProductShape other = qkv();
   other.has_norm = false;

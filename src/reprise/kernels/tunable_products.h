@@ -18,8 +18,8 @@ class TunableProducts {
  public:
   virtual ~TunableProducts() = default;
 
-  /// What times and choices depend on besides the products: the card, its driver, the library and
-  /// the kernels of this build. A table of another identity must not be used here.
+  /// Names the card, its driver, the library and the kernels of this build. Other times hold for
+  /// any other identity, so a table of another one must not be used here.
   [[nodiscard]] virtual std::string identity() const = 0;
   /// Later launches follow this table. Choices that this executor cannot follow or may not follow
   /// are left out; each has a sentence in the result. \pre no graph was captured

@@ -26,7 +26,7 @@ namespace fake_nccl {
 namespace {
 
 constexpr int kMostRanks = 16;
-// Of a rank in one exchange. The file is sparse.
+// The most that a rank gives to an exchange. Memory is taken only for what it really gives.
 constexpr size_t kMostBytes = size_t{8} << 20;
 
 enum class Kind : uint64_t { all_gather = 1, all_to_all = 2 };

@@ -9,7 +9,7 @@
 /// What a fake of cuBLASLt computes, and what it refuses as the library does.
 namespace reprise::kernels::cuda::fake_products {
 
-/// What a call may change between a search and a product.
+/// Addresses that may differ between the search for an algorithm and its use.
 struct Addresses {
   const void* bias = nullptr;
   const float* left_scale = nullptr;

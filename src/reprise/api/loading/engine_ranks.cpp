@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,10 +39,13 @@ struct RankMachine {
 };
 
 struct RankPlace {
-  Text<128> machine{};
-  Text<64> gpu{};  // where it is plugged in
+  Text<64> boot{};      // tells machines apart; host names need not
+  Text<64> gpu{};       // where it is plugged in
+  Text<128> machine{};  // its name, for people
 
-  friend bool operator==(const RankPlace&, const RankPlace&) = default;
+  [[nodiscard]] bool has_gpu_of(const RankPlace& other) const {
+    return boot == other.boot && gpu == other.gpu;
+  }
 };
 
 // The ranks with which this one compares its device.
@@ -101,6 +105,10 @@ void check_machine(const Communicator& ranks,
 RankPlace place_of(const EngineDevice& opened) {
   RankPlace place;
   (void)gethostname(place.machine.data(), place.machine.size() - 1);
+  // Linux draws this number at each start of the machine; all containers of a machine see the same.
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  write_text(place.boot, boot.empty() ? place.machine.data() : boot);
   write_text(place.gpu, opened.accelerator->place_of(*opened.device));
   return place;
 }
@@ -110,12 +118,12 @@ void require_own_gpu(Communicator& ranks, const RankPlace& mine) {
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const RankPlace& theirs = all.at(static_cast<size_t>(rank));
     const auto before = std::span(all).first(static_cast<size_t>(rank));
-    const auto same = std::ranges::find(before, theirs);
+    const auto same = std::ranges::find_if(
+        before, [&](const RankPlace& place) { return place.has_gpu_of(theirs); });
     if (same == before.end()) continue;
     throw InvalidArgument(
         fmt::format("{}: ranks {} and {} both have the GPU at {} of {}; each rank needs a GPU of "
-                    "its own: start "
-                    "fewer ranks, look at CUDA_VISIBLE_DEVICES, or use --device cpu",
+                    "its own: start fewer ranks, look at CUDA_VISIBLE_DEVICES, or use --device cpu",
                     kOptions,
                     ranks.world_rank(static_cast<int>(same - before.begin())),
                     ranks.world_rank(rank),

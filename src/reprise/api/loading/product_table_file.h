@@ -31,7 +31,7 @@ class ProductTableFile {
   };
   [[nodiscard]] Read read() const;
 
-  /// What a save does with choices that the file already has.
+  /// Which choice stays if the file has one already: that of the file, or the new one.
   enum class Known { kept, replaced };
   struct Saved {
     kernels::ProductTable table;  // what the file has now, or should have

@@ -13,7 +13,7 @@ namespace reprise::api {
 
 struct LoadedEngine;
 
-/// What --tune says on a device whose kernels are not chosen by measurement.
+/// The warning of --tune on a device without kernels to choose from.
 inline constexpr const char* kNothingToTune =
     "--tune has no effect on this device: only GPUs have several kernels for one product; on a CPU "
     "the instruction set and the shape decide";

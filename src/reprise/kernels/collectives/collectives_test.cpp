@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <memory>
-#include <random>
 #include <vector>
 
 #include "reprise/base/element.h"
@@ -13,6 +12,7 @@
 #include "reprise/kernels/cpu_executor.h"
 #include "reprise/tensor/ops.h"
 #include "tests/support/parallel/local_transport.h"
+#include "tests/support/parallel/rank_values.h"
 
 namespace reprise::kernels {
 namespace {
@@ -41,31 +41,6 @@ class RankMachine {
   std::unique_ptr<device::MemoryPool> pool_;
   CpuExecutor executor_;
 };
-
-template <typename T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
-template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::f16;
-};
-
-// The elements of one rank, which every rank can compute for all others.
-template <typename T>
-std::vector<T> values_of(int rank, int64_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank) + 11);
-  std::normal_distribution<float> normal(0, 3);
-  std::vector<T> values(static_cast<size_t>(count));
-  for (T& value : values) store_element(&value, normal(random));
-  return values;
-}
 
 template <typename T>
 void expect_sum_in_the_order_of_ranks(int size, int64_t rows, int64_t width) {

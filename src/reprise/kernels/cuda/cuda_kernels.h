@@ -122,7 +122,7 @@ struct SamplingKernels {
 /// Counts the tokens of experts; see CountExpertsArguments.
 [[nodiscard]] const device::Kernel& expert_counter();
 
-/// What is computed from the parts of several ranks; see rank_arguments.h.
+/// Kernels of the ops of several ranks; see rank_arguments.h.
 [[nodiscard]] const device::Kernel& rank_sum_kernel(DType dtype);
 [[nodiscard]] const device::Kernel& rank_sum_and_norm_kernel(DType dtype);
 [[nodiscard]] const device::Kernel& rank_experts_kernel();

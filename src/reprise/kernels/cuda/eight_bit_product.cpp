@@ -32,7 +32,7 @@ class EightBitProduct {
   void multiply(int64_t first, int64_t count);
 
  private:
-  /// What the library computes for a piece of the weight.
+  /// Some outputs of the weight, which the library multiplies at once.
   struct Piece {
     Tensor codes;    // of the weight
     Tensor weights;  // scales of the weight

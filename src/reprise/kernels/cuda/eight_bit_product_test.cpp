@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "reprise/base/element.h"
 #include "reprise/device/error.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/tensor/float_panels.h"
@@ -64,7 +65,7 @@ class CudaEightBits : public CudaOpsOf<DType> {
     if (!stream_->is_capturing()) stream_->synchronize();
     return outputs[0];
   }
-  /// Of the fake; only it counts.
+  /// Products by the library so far. Only the fake counts them.
   [[nodiscard]] uint64_t num_products() {
     return machine_.is_real() ? 0 : machine_.cublas_lt().num_products();
   }

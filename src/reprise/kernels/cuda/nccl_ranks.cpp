@@ -15,8 +15,8 @@ namespace {
 // While another thread is in a call of NCCL that does not return, the ranks are aborted without it.
 constexpr std::chrono::milliseconds kAbortPatience{1'000};
 
-// NCCL chooses another protocol for each of these sizes, in bytes of a rank, and makes its
-// connections and buffers at the first use.
+// Bytes of a rank. NCCL makes connections and buffers at the first use of a protocol, and chooses
+// the protocol by size; from the smallest to the largest of these it should use each of them.
 constexpr std::array<size_t, 4> kWarmUpBytes = {1 << 10, 1 << 15, 1 << 19, 1 << 22};
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/tensor/ops.h"
 #include "tests/support/fake_cuda/gpu_ranks_fixture.h"
+#include "tests/support/parallel/rank_values.h"
 
 // Ranks whose GPUs are fakes in one process. The sums of the CPU are the oracle: in the order of
 // the ranks, in float32, rounded once.
@@ -39,31 +39,6 @@ class RankOps : public ::testing::Test {
 
 GpuRanksMachine machine_of(int num_gpus) {
   return GpuRanksMachine(num_gpus, MachineKind::real_if_there);
-}
-
-template <typename T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
-template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::f16;
-};
-
-// The elements of one rank, which every rank can compute for all others.
-template <typename T>
-std::vector<T> values_of(int seed, int64_t count) {
-  std::mt19937 random(static_cast<unsigned>(seed) + 11);
-  std::normal_distribution<float> normal(0, 3);
-  std::vector<T> values(static_cast<size_t>(count));
-  for (T& value : values) store_element(&value, normal(random));
-  return values;
 }
 
 template <typename T>

@@ -3,7 +3,8 @@
 #include "reprise/kernels/cuda/rank_arguments.h"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 
-// What is computed from the parts of several ranks, which an exchange has gathered.
+// Kernels that follow an exchange: they add the parts that it has gathered from the ranks, norm the
+// sum, or put parts side by side. And local_experts, which needs no exchange.
 namespace reprise::kernels::cuda {
 
 /// The sum over the ranks of elements of one thread, in the order of the ranks, in float32.
@@ -81,8 +82,9 @@ REPRISE_DEVICE void columns_of_ranks(const RankColumnsArguments& a) {
       const int64_t rank = column / a.row_bytes;
       const int64_t end = min_of((rank + 1) * a.row_bytes, tile.column_end);
       const char* part =
-          static_cast<const char*>(a.parts) + (rank * a.tiles.rows + row - rank) * a.row_bytes;
-      copy_bytes(part + column, out + column, end - column, thread_index(), num_threads());
+          static_cast<const char*>(a.parts) + (rank * a.tiles.rows + row) * a.row_bytes;
+      const int64_t column_of_rank = column - rank * a.row_bytes;
+      copy_bytes(part + column_of_rank, out + column, end - column, thread_index(), num_threads());
       column = end;
     }
   }
