@@ -70,7 +70,7 @@ BartForConditionalGeneration answers with a decoder what its encoder has read
 compares its logits with Transformers within 1e-4, and its greedy tokens.
 The test `pooling` compares these vectors, and those of decoders, with Transformers within 1e-5.
 The last column comes from the ops in the programs of these folders: whether all have CUDA kernels,
-and which of these are [plain](../gpu.md#what-runs-there). The test `cuda_architectures` runs the folders on a simulated GPU.
+and which of these are [plain](../gpu-kernels.md#plain-kernels). The test `cuda_architectures` runs the folders on a simulated GPU.
 Models with latent attention run with the backend FLASHMLA unless another is
 [chosen](attention-backends.md); all others with the one that `auto` stands for.
 """

@@ -78,7 +78,7 @@ SECTIONS = (
             "says 'skipped' where there is no torch",
             "python3 benchmarks/compare_transformers_cuda.py {bin}/cuda_benchmark {rows} --seconds 10"),
     Section("tune", 40, "kernels of products chosen by measurement: which choices differ from the rules, and steps with both "
-            "beside the prediction (docs/gpu.md): at most 1.2 %", "{bin}/cuda_benchmark tune {rows} {limit}"),
+            "beside the prediction (docs/gpu-figures.md): at most 1.2 %", "{bin}/cuda_benchmark tune {rows} {limit}"),
 )
 
 

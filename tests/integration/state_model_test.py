@@ -59,7 +59,7 @@ class StateModel(unittest.TestCase):
             self.assertEqual(self.model.products_of_chunk(layer), products)
 
     def test_the_page_has_the_counts(self):
-        page = (SOURCE / "docs/gpu.md").read_text(encoding="utf-8")
+        page = (SOURCE / "docs/gpu-figures.md").read_text(encoding="utf-8")
         for layer in self.layers().values():
             for count in (self.model.bytes_token_after_token(layer, 4096) / 1e6, self.model.bytes_in_chunks(layer, 4096) / 1e6):
                 self.assertIn(f"| {count:,.0f} |", page)

@@ -27,8 +27,8 @@ struct CodeScales {
 /// all numbers of rows by the library's heuristic: one for each power of two to which the rows are
 /// rounded up. Algorithms that divide a sum between blocks are allowed for up to 128 rows, with
 /// parts in float32. The algorithm gives the number of parts, so the bits of a row depend only on
-/// the algorithm (docs/gpu.md). All products share one workspace, which the constructor allocates.
-/// A caller may also give an algorithm that it chose itself, for example by measurement.
+/// the algorithm (docs/gpu-kernels.md). All products share one workspace, which the constructor
+/// allocates. A caller may also give an algorithm that it chose itself, for example by measurement.
 ///
 /// A GemmLibrary belongs to one thread and one stream and owns its descriptors. In a steady state
 /// multiply() allocates nothing.
