@@ -289,6 +289,17 @@ TEST(Llm, refuses_an_empty_prompt_and_a_token_outside_the_vocabulary) {
               HasSubstr(std::to_string(1 << 30)));
 }
 
+TEST(Llm, refuses_an_empty_stop_string_and_stays_usable) {
+  LLM llm(arguments());
+  const std::vector<std::vector<int32_t>> prompts = {{5, 6}};
+  sampling::SamplingParams params = greedy();
+  params.stop = {"a", ""};
+  EXPECT_THAT(refusal([&] { (void)llm.generate_token_ids(prompts, params); }),
+              HasSubstr("stop[1] is 0 bytes long"));
+  EXPECT_FALSE(llm.loaded().core->has_unfinished_requests());
+  EXPECT_FALSE(llm.generate_token_ids(prompts, greedy())[0].output.token_ids.empty());
+}
+
 TEST(Llm, refuses_a_cache_that_is_too_small_for_one_request_and_names_the_longest_that_fits) {
   EngineArgs small = arguments();
   small.kv_cache_memory_bytes = 10 * 24576;  // 9 usable blocks of 16 tokens, and max_model_len 256

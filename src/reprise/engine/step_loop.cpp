@@ -17,11 +17,12 @@ void StepLoop::add_request(scheduler::RequestId id,
                            std::vector<int32_t> prompt_token_ids,
                            const sampling::SamplingParams& params,
                            scheduler::RequestOptions options) {
-  outputs_.add_request(id, params);
+  // The core refuses parameters on which the outputs rely, such as an empty stop string.
+  core_->add_request(id, std::move(prompt_token_ids), params, std::move(options));
   try {
-    core_->add_request(id, std::move(prompt_token_ids), params, std::move(options));
+    outputs_.add_request(id, params);
   } catch (...) {
-    outputs_.remove_request(id);
+    (void)core_->abort_request(id);
     throw;
   }
 }
