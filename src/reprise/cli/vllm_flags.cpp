@@ -19,7 +19,8 @@ constexpr VllmFlagSupport kNoEffect = VllmFlagSupport::no_effect;
 constexpr VllmFlagSupport kOnly = VllmFlagSupport::only_equal;
 
 // Reasons that several flags have in common.
-constexpr std::string_view kOneDevice = "ranks divide heads, layers or requests, and nothing else";
+constexpr std::string_view kOneDevice =
+    "ranks divide heads, layers, experts or requests, and nothing else";
 constexpr std::string_view kLauncher = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT place ranks";
 constexpr std::string_view kTextOnly = "models read text only";
 constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of the model";
@@ -67,7 +68,12 @@ constexpr std::array kFlags = {
              kNoEffect,
              "",
              "weights are used as they are stored"},
-    VllmFlag{"enforce-eager-draft", "", "", kNoEffect, "", "there is no draft model"},
+    VllmFlag{"enforce-eager-draft",
+             "",
+             "",
+             kOnly,
+             "false",
+             "write \"enforce_eager\": true in --speculative-config"},
     VllmFlag{
         "model-impl", "", "KIND", kOnly, "auto|vllm", "there is one implementation of each model"},
     VllmFlag{
@@ -169,7 +175,8 @@ constexpr std::array kFlags = {
     // Scheduler
     VllmFlag{"max-num-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
     VllmFlag{"max-long-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
-    VllmFlag{"num-lookahead-slots", "", "N", kOnly, "0", "there is no draft model"},
+    VllmFlag{
+        "num-lookahead-slots", "", "N", kOnly, "0", "the number of drafts decides about the slots"},
     VllmFlag{"disable-chunked-mm-input", "", "", kNoEffect, "", kTextOnly},
     VllmFlag{"disable-hybrid-kv-cache-manager",
              "",
@@ -219,7 +226,8 @@ constexpr std::array kFlags = {
              kNoEffect,
              "",
              "steps are not logged one by one"},
-    VllmFlag{"aggregate-engine-logging", "", "", kNoEffect, "", "there is one engine"},
+    VllmFlag{
+        "aggregate-engine-logging", "", "", kNoEffect, "", "log lines count all engines together"},
     VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
     // Front end
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},

@@ -43,14 +43,14 @@ TEST(VllmFlags, what_is_done_anyway_is_accepted_once_and_said) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(flag_refusal({"--decode-context-parallel-size", "1"}), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "--decode-context-parallel-size 1 has no effect here: ranks divide heads, layers or "
-            "requests, and nothing else\n");
+            "--decode-context-parallel-size 1 has no effect here: ranks divide heads, layers, "
+            "experts or requests, and nothing else\n");
 }
 
 TEST(VllmFlags, what_would_change_results_is_refused_with_the_reason) {
   EXPECT_EQ(flag_refusal({"-dcp", "2"}),
-            "--decode-context-parallel-size 2 is not supported: ranks divide heads, layers or "
-            "requests, and nothing else; only 1 is");
+            "--decode-context-parallel-size 2 is not supported: ranks divide heads, layers, "
+            "experts or requests, and nothing else; only 1 is");
   EXPECT_EQ(
       flag_refusal({"--enable-lora-bias"}),
       "--enable-lora-bias is not supported: adapters are plain LoRA in the type of the model");
