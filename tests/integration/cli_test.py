@@ -708,6 +708,33 @@ class FullDisk(Server):
             self.fails("complete", "--url", url + "/v1", "--quick", "a")
 
 
+class LostMessages(Case):
+    """Standard error that is full or closed changes neither results nor exit codes."""
+
+    def lost(self, code, *arguments):
+        for name, stream, before in (("full", open("/dev/full", "wb"), None), ("closed", None, lambda: os.close(2))):  # noqa: SIM115
+            with self.subTest(name=name, command=arguments[0]):
+                run = subprocess.run([BINARY, *map(str, arguments)], stdout=subprocess.PIPE, stderr=stream, preexec_fn=before, check=False,
+                                     stdin=subprocess.DEVNULL, timeout=TIMEOUT, env={"PATH": os.environ["PATH"], "HOME": str(self.folder)})
+                self.assertEqual(run.returncode, code, run.stdout)
+                self.assertEqual(bool(run.stdout), code == 0, run.stdout)
+            if stream:
+                stream.close()
+
+    def test_results_come_without_messages(self):
+        log = self.folder / "answers.log"
+        self.lost(0, "generate", MODEL, "--prompt", "a", "--max-tokens", "2", "--ignore-eos", "--replay-log", log)
+        for line in log.read_text().splitlines():
+            json.loads(line)  # no message went into the file
+        self.lost(0, "dump", MODEL)
+        self.lost(0, "replay", log)
+
+    def test_errors_keep_their_exit_codes(self):
+        self.lost(2, "nosuch")
+        self.lost(2, "explain", "nosuch")
+        self.lost(2, "generate", MODEL, "--prompt", "a", "--stop", "")
+
+
 class Pages(Case):
     def test_help_of_every_command_is_grouped_and_answers_h(self):
         for command in COMMANDS:

@@ -93,6 +93,26 @@ class DeviceChoice(unittest.TestCase):
         self.check("with", None, "no NVIDIA driver here", "install one for CUDA 13 or newer")
 
     @unittest.skipUnless(PLUGIN, "built without CUDA")
+    @unittest.skipIf(shutil.which("nvidia-smi"), "this machine has a driver")
+    def test_every_command_that_starts_an_engine_says_why_it_runs_on_the_cpu(self):
+        requests = self.folder / "requests.jsonl"
+        requests.write_text("")
+        for command in (["dump", MODEL], ["run-batch", MODEL, "-i", requests, "-o", self.folder / "answers.jsonl"],
+                        ["bench", "latency", MODEL, "--input-len", "4", "--output-len", "2", "--num-iters", "1", "--num-iters-warmup", "1"]):
+            done = subprocess.run([self.folder / "with/reprise", *command], capture_output=True, text=True, timeout=300, check=True)
+            self.assertEqual(1, done.stderr.count("running on the CPU, not on a GPU: no NVIDIA driver here"), (command, done.stderr))
+        server = subprocess.Popen([self.folder / "with/reprise", "serve", MODEL, "--port", "0"], stderr=subprocess.PIPE, text=True)
+        try:
+            lines = []
+            while not lines or "Application startup complete." not in lines[-1]:
+                lines.append(server.stderr.readline())
+                self.assertTrue(lines[-1], lines)
+            self.assertEqual(1, sum("running on the CPU, not on a GPU: no NVIDIA driver here" in line for line in lines), lines)
+        finally:
+            server.kill()
+            server.communicate()
+
+    @unittest.skipUnless(PLUGIN, "built without CUDA")
     def test_a_driver_that_is_too_old(self):
         self.check("with", self.driver(BEFORE_12=1), "older than CUDA 12", "install a driver for CUDA 13 or newer")
         self.check("with", self.driver(VERSION=12080), "the NVIDIA driver is for CUDA 12.8; install a driver for CUDA 13 or newer")

@@ -152,11 +152,14 @@ class Tune(unittest.TestCase):
 
     def test_a_cpu_compares_numbers_of_threads_and_stores_nothing(self):
         on_cpu = {"program": CPU_PROGRAM}
-        out, _ = self.run_program("tune", "--device", "cpu", "--num-threads", "2", **on_cpu)
+        out, errors = self.run_program("tune", "--device", "cpu", "--num-threads", "2", **on_cpu)
+        self.assertEqual(errors, "")
         self.assertRegex(out, r"threads +decode of 1 request, ms +prompt of 16 tokens, ms\n +2 +\d.*\n +1 +\d")
-        self.assertRegex(out, r"\nnothing to tune on this CPU: no number of threads saves 3 % beside 2|\ngive --num-threads 1: ")
+        self.assertRegex(out, r"\nnothing to tune on this CPU: no number of threads below 2 saves 3 %|\ngive --num-threads 1: ")
         trials = self.tune("--device", "cpu", "--num-threads", "2", **on_cpu)["threads"]
         self.assertEqual([trial["num_threads"] for trial in trials], [2, 1])
+        _, errors = self.run_program("tune", "--device", "cpu", "--again", **on_cpu)
+        self.assertIn("warning: --again has no effect", errors)
         for options, environment in ((["--tune"], {}), ([], {"VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE": "1"})):
             _, errors = self.logprobs("--device", "cpu", *options, environment=environment, **on_cpu)
             self.assertIn("--tune has no effect on this device", errors)

@@ -22,6 +22,7 @@
 #include "reprise/cli/plot_option.h"
 #include "reprise/cli/progress_line.h"
 #include "reprise/cli/result_file.h"
+#include "reprise/cli/standard_streams.h"
 
 namespace reprise::cli {
 namespace {
@@ -191,11 +192,10 @@ void print_failures(const bench::LoadResult& result) {
   for (const bench::RequestOutcome& outcome : result.outcomes) {
     if (outcome.success || shown == kMaxShownErrors) continue;
     if (shown == 0) {
-      fmt::print(stderr,
-                 "Failed requests during benchmark run detected (capping to {}):\n",
-                 kMaxShownErrors);
+      print_error("Failed requests during benchmark run detected (capping to {}):\n",
+                  kMaxShownErrors);
     }
-    fmt::print(stderr, "Error {}: {}\n", shown++, outcome.error);
+    print_error("Error {}: {}\n", shown++, outcome.error);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "reprise/cli/child_process.h"
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/option_table.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/cli/sweep_graphs.h"
 #include "reprise/cli/sweep_plan.h"
 
@@ -309,7 +310,7 @@ class Sweep {
     if (child.wait() != 0) {
       throw Error(fmt::format("a run failed:\n{}", read_text(folder / (name + ".err"))));
     }
-    if (arguments_->show_stdout) fmt::print(stderr, "{}", read_text(folder / (name + ".out")));
+    if (arguments_->show_stdout) print_error("{}", read_text(folder / (name + ".out")));
     cells_[serve_index][load_index].runs.push_back(
         parse_json(read_text(folder / (name + ".json")), "a run's result"));
   }

@@ -11,6 +11,7 @@
 #include "reprise/bench/stream_reader.h"
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/commands.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/http_client/http_client.h"
 
 namespace reprise::cli {
@@ -95,7 +96,7 @@ class TerminalClient {
     if (!key.empty()) headers_.emplace_back("Authorization", fmt::format("Bearer {}", key));
     model_ = arguments.model_name.empty() ? bench::first_model(client_, "/models", headers_).id
                                           : arguments.model_name;
-    fmt::print(stderr, "Using model: {}\n", model_);
+    print_error("Using model: {}\n", model_);
   }
 
   /// Streams the answer to stdout and returns the text that arrived. \throws Error when the server
@@ -129,7 +130,7 @@ class TerminalClient {
     fmt::print("\n");
     std::fflush(stdout);
     if (!was_interrupted) check(state);
-    if (was_interrupted) fmt::print(stderr, "(stopped)\n");
+    if (was_interrupted) print_error("(stopped)\n");
     if (arguments_->stats) print_stats(state, begin);
     return std::move(state.text);
   }
@@ -179,11 +180,10 @@ class TerminalClient {
     };
     const int64_t tokens = state.num_tokens.value_or(state.num_chunks);
     const double total = seconds(state.last - begin);
-    fmt::print(stderr,
-               "TTFT {:.1f} ms, {} tokens, {:.1f} tokens/s\n",
-               seconds(state.first - begin) * 1e3,
-               tokens,
-               total > 0 ? static_cast<double>(tokens) / total : 0);
+    print_error("TTFT {:.1f} ms, {} tokens, {:.1f} tokens/s\n",
+                seconds(state.first - begin) * 1e3,
+                tokens,
+                total > 0 ? static_cast<double>(tokens) / total : 0);
   }
 
   const ClientArguments* arguments_;
@@ -240,8 +240,7 @@ int run_client(std::span<const std::string> raw_arguments, bool is_chat) {
     ask(arguments.quick);
     return 0;
   }
-  fmt::print(
-      stderr,
+  print_error(
       "{}\n",
       is_chat ? "Please enter a message for the chat model:" : "Please enter prompt to complete:");
   std::string line;
@@ -250,7 +249,7 @@ int run_client(std::span<const std::string> raw_arguments, bool is_chat) {
     try {
       ask(line);
     } catch (const Error& error) {
-      fmt::print(stderr, "error: {}\n", error.what());
+      print_error("error: {}\n", error.what());
     }
   }
   return 0;

@@ -20,6 +20,7 @@
 #include "reprise/cli/kv_events_config.h"
 #include "reprise/cli/kv_transfer_config.h"
 #include "reprise/cli/memory_bill_text.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/cli/vllm_flags.h"
 #include "reprise/config/atom_decision_tree.h"
 #include "reprise/config/explain.h"
@@ -260,7 +261,7 @@ void print_pasted(const Configuration& configuration) {
     if (assignment.source == Source::command_line) names.push_back(name);
   }
   if (names.empty()) return;
-  fmt::print(stderr, "not needed for a decision: {}\n", fmt::join(names, ", "));
+  print_error("not needed for a decision: {}\n", fmt::join(names, ", "));
 }
 
 }  // namespace

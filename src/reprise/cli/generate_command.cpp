@@ -16,6 +16,7 @@
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
 #include "reprise/cli/sampling_options.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/runner/model_runner.h"
 
@@ -162,23 +163,22 @@ void print_plain(const std::vector<api::RequestOutput>& results, bool streamed) 
   for (size_t i = 0; i < results.size(); ++i) {
     if (results.size() > 1) fmt::print("[{}] {}", i, results[i].prompt);
     if (!streamed || results.size() > 1) fmt::print("{}\n", results[i].output.text);
-    if (!results[i].output.error.empty())
-      fmt::print(stderr, "error: {}\n", results[i].output.error);
+    if (!results[i].output.error.empty()) print_error("error: {}\n", results[i].output.error);
   }
 }
 
 void print_counts(const api::RequestMetrics& first, const api::LLM& llm) {
   using cudagraph::CudagraphRuntimeMode;
   if (log_level_of_environment() > LogLevel::info) return;
-  fmt::print(stderr,
-             "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE "
-             "{}, eager {} steps\n",
-             first.num_output_tokens,
-             first.time_to_first_token * 1e3,
-             first.time_per_output_token() * 1e3,
-             llm.ledger().steps(CudagraphRuntimeMode::FULL),
-             llm.ledger().steps(CudagraphRuntimeMode::PIECEWISE),
-             llm.ledger().steps(CudagraphRuntimeMode::NONE));
+  print_error(
+      "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE "
+      "{}, eager {} steps\n",
+      first.num_output_tokens,
+      first.time_to_first_token * 1e3,
+      first.time_per_output_token() * 1e3,
+      llm.ledger().steps(CudagraphRuntimeMode::FULL),
+      llm.ledger().steps(CudagraphRuntimeMode::PIECEWISE),
+      llm.ledger().steps(CudagraphRuntimeMode::NONE));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/cli/environment.h"
+#include "reprise/cli/standard_streams.h"
 
 namespace reprise::cli {
 namespace {
@@ -22,13 +23,13 @@ void set_message_form(LogForm form) { message_form() = form; }
 
 void print_message(LogLevel level, std::string_view text) {
   if (message_form() == LogForm::text) {
-    fmt::print(stderr, "{}", text);
+    print_error("{}", text);
     return;
   }
   constexpr std::string_view kWarning = "warning: ";
   if (text.starts_with(kWarning)) text.remove_prefix(kWarning.size());
   text = text.substr(0, text.find_last_not_of('\n') + 1);
-  fmt::print(stderr, "{}", format_log_line({.form = LogForm::json}, level, "command_line", text));
+  print_error("{}", format_log_line({.form = LogForm::json}, level, "command_line", text));
 }
 
 LogLevel log_level_of_environment() {

@@ -16,6 +16,7 @@
 #include "reprise/cli/log_environment.h"
 #include "reprise/cli/manual.h"
 #include "reprise/cli/option_table.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/cli/terminal.h"
 #include "reprise/cli/version.h"
 
@@ -179,6 +180,7 @@ int show_manual(std::span<const std::string> arguments) {
 int main(int argc, char** argv) {
   // A reader that closes the pipe early (head, a pager) must not kill the program.
   std::signal(SIGPIPE, SIG_IGN);
+  reprise::cli::open_standard_streams();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
     const int code = dispatch(arguments);

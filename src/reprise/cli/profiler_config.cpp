@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reprise/cli/config_field.h"
+#include "reprise/cli/standard_streams.h"
 
 namespace reprise::cli {
 namespace {
@@ -42,10 +43,9 @@ void assign(server::ProfilerOptions& options, const ConfigField& field) {
   } else if (field.name == "max_iterations") {
     options.steps.max_iterations = static_cast<uint64_t>(field.number(0, kMostSteps));
   } else if (std::ranges::find(kFieldsWithoutEffect, field.name) != kFieldsWithoutEffect.end()) {
-    fmt::print(stderr,
-               "{}: {} has no effect here: every step is recorded in the same way\n",
-               field.flag,
-               field.name);
+    print_error("{}: {} has no effect here: every step is recorded in the same way\n",
+                field.flag,
+                field.name);
   } else {
     std::vector<std::string_view> known = {
         "profiler", "torch_profiler_dir", "delay_iterations", "max_iterations"};

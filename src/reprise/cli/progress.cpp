@@ -11,6 +11,7 @@
 #include "reprise/api/llm.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/memory_bill_text.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/cli/terminal.h"
 
 namespace reprise::cli {
@@ -21,20 +22,19 @@ bool is_terminal() { return isatty(STDERR_FILENO) != 0; }
 /// Replaces the last line of the terminal. The text stays shorter than the terminal's width,
 /// because a wrapped line could not be replaced.
 void show_line(std::string_view text) {
-  fmt::print(stderr, "\r\033[K{}", cut(text, terminal_width(STDERR_FILENO, 80) - 1));
+  print_error("\r\033[K{}", cut(text, terminal_width(STDERR_FILENO, 80) - 1));
   std::fflush(stderr);
 }
 
 void print_ladder(const cudagraph::LadderReport& ladder, bool with_dropped_keys) {
-  fmt::print(stderr, "capture sizes measured: {}\n", ladder.describe());
+  print_error("capture sizes measured: {}\n", ladder.describe());
   if (!with_dropped_keys) return;
   for (const cudagraph::MeasuredKey& key : ladder.keys) {
     if (key.is_kept()) continue;
-    fmt::print(stderr,
-               "dropped  {:<9} [{}] {}\n",
-               to_string(key.key.mode),
-               to_string(key.key.descriptor),
-               key.dropped_because);
+    print_error("dropped  {:<9} [{}] {}\n",
+                to_string(key.key.mode),
+                to_string(key.key.descriptor),
+                key.dropped_because);
   }
 }
 
@@ -42,7 +42,9 @@ void print_ladder(const cudagraph::LadderReport& ladder, bool with_dropped_keys)
 
 void print_warnings(const api::StartupReport& report) {
   if (log_level_of_environment() > LogLevel::warning) return;
-  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  for (const std::string& warning : report.warnings) print_error("warning: {}\n", warning);
+  if (log_level_of_environment() > LogLevel::info || report.device_reason.empty()) return;
+  print_error("{}\n", report.device_reason);
 }
 
 std::string format_bytes(size_t bytes) {
@@ -79,11 +81,8 @@ void StartupProgress::on_weights(uint64_t done, uint64_t total) {
   const uint64_t quarters = 4 * done / std::max<uint64_t>(total, 1);
   if (quarters <= quarters_told_ || Clock::now() - began_ < kPatience) return;
   quarters_told_ = quarters;
-  fmt::print(stderr,
-             "Loading weights: {} % ({} of {})\n",
-             25 * quarters,
-             format_bytes(done),
-             format_bytes(total));
+  print_error(
+      "Loading weights: {} % ({} of {})\n", 25 * quarters, format_bytes(done), format_bytes(total));
 }
 
 void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
@@ -92,16 +91,15 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
   const LogLevel level = record.failure.empty() ? LogLevel::info : LogLevel::warning;
   if (level < least_) return;
   if (verbose_ || !record.failure.empty()) {
-    fmt::print(stderr,
-               "captured {:<9} [{}] {:.1f} ms {}{}{}\n",
-               to_string(record.mode),
-               to_string(record.descriptor),
-               record.seconds * 1e3,
-               format_bytes(record.bytes),
-               record.verdict == cudagraph::CaptureVerdict::unchecked
-                   ? ""
-                   : fmt::format(" {}", to_string(record.verdict)),
-               record.failure.empty() ? "" : "; retired: " + record.failure);
+    print_error("captured {:<9} [{}] {:.1f} ms {}{}{}\n",
+                to_string(record.mode),
+                to_string(record.descriptor),
+                record.seconds * 1e3,
+                format_bytes(record.bytes),
+                record.verdict == cudagraph::CaptureVerdict::unchecked
+                    ? ""
+                    : fmt::format(" {}", to_string(record.verdict)),
+                record.failure.empty() ? "" : "; retired: " + record.failure);
     return;
   }
   if (!graphs_) graphs_.emplace("Capturing CUDA graphs");
@@ -117,52 +115,48 @@ void StartupProgress::summarize(api::LLM& llm) const {
   const api::StartupReport& report = llm.startup_report();
   print_warnings(report);
   if (least_ > LogLevel::info) return;
-  if (!report.device_reason.empty()) fmt::print(stderr, "{}\n", report.device_reason);
-  fmt::print(stderr,
-             "{:.1f} M parameters ({}, {}) on {}; kernels: {}\n",
-             static_cast<double>(report.num_parameters) / 1e6,
-             report.dtype,
-             format_bytes(report.weight_bytes),
-             report.device,
-             report.cpu_isa);
+  print_error("{:.1f} M parameters ({}, {}) on {}; kernels: {}\n",
+              static_cast<double>(report.num_parameters) / 1e6,
+              report.dtype,
+              format_bytes(report.weight_bytes),
+              report.device,
+              report.cpu_isa);
   if (verbose_) {
-    fmt::print(stderr, "{}\n{}", compilation_line(report), compilation_details(report.compilation));
+    print_error("{}\n{}", compilation_line(report), compilation_details(report.compilation));
     for (const config::ResolutionReason& reason : report.resolved.reasons) {
-      fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
+      print_error("  {}: {}\n", reason.rule, reason.text);
     }
   }
   if (!report.packed_weights.empty()) {
-    fmt::print(stderr, "packed weights: {}\n", report.packed_weights);
+    print_error("packed weights: {}\n", report.packed_weights);
   }
-  fmt::print(stderr,
-             "cudagraph_mode {}; graph capturing finished in {:.3f} s, {} keys took {}\n",
-             to_string(report.resolved.mode),
-             report.capture.seconds,
-             report.capture.num_captured(),
-             format_bytes(report.graph_bytes));
+  print_error("cudagraph_mode {}; graph capturing finished in {:.3f} s, {} keys took {}\n",
+              to_string(report.resolved.mode),
+              report.capture.seconds,
+              report.capture.num_captured(),
+              format_bytes(report.graph_bytes));
   if (report.capture.ladder) print_ladder(*report.capture.ladder, verbose_);
   if (const std::string verdicts = report.capture.describe_verdicts(); !verdicts.empty()) {
-    fmt::print(
-        stderr, "graphs verified: {} ({:.3f} s)\n", verdicts, report.capture.verify_seconds());
+    print_error("graphs verified: {} ({:.3f} s)\n", verdicts, report.capture.verify_seconds());
   }
   if (!report.capture.violation.empty()) {
-    fmt::print(stderr, "warning: {}\n", report.capture.violation);
+    print_error("warning: {}\n", report.capture.violation);
   }
-  fmt::print(stderr,
-             "KV cache {} blocks of {} tokens, max_model_len {}; ready in {:.3f} s "
-             "(tokenizer {:.3f}, weights {:.3f}, compile {:.3f}, capture {:.3f})\n",
-             report.num_kv_blocks,
-             report.kv_block_size,
-             report.max_model_len,
-             report.total_seconds,
-             report.tokenizer_seconds,
-             report.weights_seconds,
-             report.compile_seconds,
-             report.capture.seconds);
+  print_error(
+      "KV cache {} blocks of {} tokens, max_model_len {}; ready in {:.3f} s "
+      "(tokenizer {:.3f}, weights {:.3f}, compile {:.3f}, capture {:.3f})\n",
+      report.num_kv_blocks,
+      report.kv_block_size,
+      report.max_model_len,
+      report.total_seconds,
+      report.tokenizer_seconds,
+      report.weights_seconds,
+      report.compile_seconds,
+      report.capture.seconds);
   if (verbose_) {
-    fmt::print(stderr, "{}\n", fmt::join(memory_bill_lines(api::memory_bill(report)), "\n"));
+    print_error("{}\n", fmt::join(memory_bill_lines(api::memory_bill(report)), "\n"));
   }
-  if (least_ == LogLevel::debug) fmt::print(stderr, "memory bill {}\n", to_json(report).dump());
+  if (least_ == LogLevel::debug) print_error("memory bill {}\n", to_json(report).dump());
 }
 
 }  // namespace reprise::cli

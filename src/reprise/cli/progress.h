@@ -46,7 +46,8 @@ class StartupProgress {
   std::optional<ProgressLine> graphs_;
 };
 
-/// Prints the warnings of a start, unless VLLM_LOGGING_LEVEL leaves warnings out.
+/// Prints the warnings of a start, and why it does not use the GPU of this machine, as far as
+/// VLLM_LOGGING_LEVEL lets them through.
 /// \throws InvalidArgument
 void print_warnings(const api::StartupReport& report);
 

@@ -20,6 +20,7 @@
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/progress_line.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/cli/terminal.h"
 #include "reprise/hub/download/hub_connection.h"
 #include "reprise/hub/download/pull.h"
@@ -172,7 +173,7 @@ class DownloadProgress {
 
   void print_line(std::string_view text) {
     if (line_) line_->clear();
-    fmt::print(stderr, "{}\n", text);
+    print_error("{}\n", text);
   }
 
   bool is_terminal_ = isatty(STDERR_FILENO) != 0;
@@ -256,10 +257,9 @@ int run_pull(std::span<const std::string> raw_arguments) {
     DownloadProgress progress;
     const hub::PullPlan plan = hub::pull(options, progress.observer());
     fmt::print("{}\n", plan.snapshot.string());
-    fmt::print(stderr,
-               "Ready: reprise serve {}{}\n",
-               full_name(options.name),
-               options.revision == "main" ? "" : " --revision " + options.revision);
+    print_error("Ready: reprise serve {}{}\n",
+                full_name(options.name),
+                options.revision == "main" ? "" : " --revision " + options.revision);
     return 0;
   } catch (const hub::HubUnreachable& error) {
     throw Error(fmt::format(

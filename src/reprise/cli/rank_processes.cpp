@@ -20,6 +20,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/cli/rank_launch.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/parallel/tcp_rendezvous.h"
 
 namespace reprise::cli {
@@ -125,18 +126,16 @@ struct RankProcess {
 
 void report_end(const RankProcess& process, int status) {
   if (WIFSIGNALED(status)) {
-    fmt::print(stderr,
-               "reprise: rank {} (process {}) was ended by signal {} ({})\n",
-               process.rank,
-               process.pid,
-               WTERMSIG(status),
-               strsignal(WTERMSIG(status)));
+    print_error("reprise: rank {} (process {}) was ended by signal {} ({})\n",
+                process.rank,
+                process.pid,
+                WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
   } else {
-    fmt::print(stderr,
-               "reprise: rank {} (process {}) ended with exit code {}\n",
-               process.rank,
-               process.pid,
-               WEXITSTATUS(status));
+    print_error("reprise: rank {} (process {}) ended with exit code {}\n",
+                process.rank,
+                process.pid,
+                WEXITSTATUS(status));
   }
 }
 
@@ -144,12 +143,12 @@ void report_end(const RankProcess& process, int status) {
 void kill_ranks(std::span<const RankProcess> processes) {
   for (const RankProcess& process : processes) {
     if (process.pid == 0) continue;
-    fmt::print(stderr,
-               "reprise: rank {} (process {}) did not end within {} s after another rank, and is "
-               "killed\n",
-               process.rank,
-               process.pid,
-               kTimeToEnd.count());
+    print_error(
+        "reprise: rank {} (process {}) did not end within {} s after another rank, and is "
+        "killed\n",
+        process.rank,
+        process.pid,
+        kTimeToEnd.count());
     kill(process.pid, SIGKILL);
   }
 }

@@ -25,6 +25,7 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/environment.h"
 #include "reprise/cli/rank_launch.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/device/cpu/usable_cores.h"
 #include "reprise/device/error.h"
 #include "reprise/parallel/mpi_plugin.h"
@@ -138,7 +139,7 @@ std::unique_ptr<parallel::Transport> join_tcp(const LaunchedRank& launched,
     if (launched.rank == 0) meeting.listener = parallel::Socket(launched.listener_fd);
   }
   meeting.on_unknown_peer = [rank = launched.rank](const std::string& text) {
-    fmt::print(stderr, "reprise: rank {}: {}\n", rank, text);
+    print_error("reprise: rank {}: {}\n", rank, text);
   };
   // Child processes of this rank must not take the socket for their own.
   unsetenv("REPRISE_LISTENER_FD");
@@ -215,7 +216,7 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
                                     .silence = timeout * 3 / 5,
                                     .local_rank = launched->local_rank.value_or(launched->rank),
                                     .on_failure = [](const std::string& reason) {
-                                      fmt::print(stderr, "reprise: {}\n", reason);
+                                      print_error("reprise: {}\n", reason);
                                       end_soon();
                                     }});
   join_groups(args);
@@ -249,11 +250,11 @@ int RankSession::run(const api::EngineArgs& args) {
     is_other_engine ? api::serve_replica(args) : api::follow_rank_0(args);
     return 0;
   } catch (const InvalidArgument& error) {
-    fmt::print(stderr, "reprise: rank {}: {}\n", ranks_->rank(), error.what());
+    print_error("reprise: rank {}: {}\n", ranks_->rank(), error.what());
     std::_Exit(kInvalid);
   } catch (const std::exception& error) {
     if (!ranks_->has_failed()) {
-      fmt::print(stderr, "reprise: rank {}: {}\n", ranks_->rank(), error.what());
+      print_error("reprise: rank {}: {}\n", ranks_->rank(), error.what());
     }
     // _Exit() instead of exit(): rank 0 and mpirun must not wait for this rank to release anything.
     std::_Exit(kFailed);

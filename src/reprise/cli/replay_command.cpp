@@ -17,6 +17,7 @@
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/rank_session.h"
+#include "reprise/cli/standard_streams.h"
 #include "reprise/replay_log/log_reader.h"
 
 namespace reprise::cli {
@@ -193,8 +194,7 @@ int run_replay(std::span<const std::string> raw_arguments) {
   const std::filesystem::path file = asks ? "" : take_file(table, words);
   if (!configure(table, words)) return 0;
   LogContent log = replay_log::read_log(file);
-  for (const std::string& problem : log.problems)
-    fmt::print(stderr, "{}: {}\n", file.string(), problem);
+  for (const std::string& problem : log.problems) print_error("{}: {}\n", file.string(), problem);
   select(log, arguments.requests);
   if (arguments.lists) {
     print_list(log);

@@ -220,6 +220,7 @@ std::vector<StartupShare> startup_budget(const api::StartupReport& report) {
 
 void log_startup(const Log& log, const api::StartupReport& report, std::string_view model) {
   for (const std::string& warning : report.warnings) log.warning(warning);
+  if (!report.device_reason.empty()) log.info(report.device_reason);
   log.info(fmt::format("{}: {:.1f} M parameters ({}) on {}; kernels: {}",
                        model,
                        static_cast<double>(report.num_parameters) / 1e6,

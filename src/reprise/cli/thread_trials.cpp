@@ -68,7 +68,7 @@ std::string thread_trials_text(std::span<const ThreadTrial> trials) {
   }
   if (best == &usual) {
     return text + fmt::format(
-                      "nothing to tune on this CPU: no number of threads saves 3 % beside {}, and "
+                      "nothing to tune on this CPU: no number of threads below {} saves 3 %, and "
                       "each product has one kernel, by instruction set, layout and shape\n",
                       usual.num_threads);
   }

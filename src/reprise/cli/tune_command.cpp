@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "reprise/api/loading/engine_device.h"
@@ -86,11 +87,21 @@ int run_tune(std::span<const std::string> raw_arguments) {
   std::unique_ptr<api::LoadedEngine> engine =
       api::load_engine(arguments.engine, progress.observer());
   if (!engine->device->is_gpu()) {
+    // The engine says that --tune, which is set above, has no effect.
+    std::erase_if(engine->report.warnings,
+                  [](const std::string& text) { return text.starts_with("--tune "); });
+  }
+  print_warnings(engine->report);
+  if (!engine->device->is_gpu()) {
+    if (arguments.engine.tune_again) {
+      print_message(LogLevel::warning,
+                    "warning: --again has no effect: the device is a CPU, for which nothing is "
+                    "stored\n");
+    }
     const int num_workers = engine->device->num_workers;
     engine.reset();  // its memory and its threads
     return tune_cpu(arguments, num_workers);
   }
-  print_warnings(engine->report);
   const api::ProductReport& products = *engine->report.products;
   if (arguments.json) {
     const Json document = {{"device", engine->report.device},
