@@ -120,6 +120,8 @@ class Classifiers(unittest.TestCase):
                 self.assert_near(raw, golden["texts"][0]["scores"], 1e-4)
                 pooled = self.post(server, "/pooling", input=texts[0])["data"][0]["data"]
                 self.assert_near(pooled, answer["data"][0]["probs"], 1e-7)
+                self.assertEqual(self.post(server, "/pooling", input=texts[0], task="classify")["data"][0]["data"], pooled)
+                self.assertEqual(server.post("/pooling", {"input": texts[0], "task": "embed"})[0], 400)
                 server.stop()
 
     def test_the_config_chooses_the_function(self):

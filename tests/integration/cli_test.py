@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -728,6 +729,18 @@ class LostMessages(Case):
             json.loads(line)  # no message went into the file
         self.lost(0, "dump", MODEL)
         self.lost(0, "replay", log)
+
+    def test_a_limit_of_file_sizes_is_like_a_full_disk(self):
+        log = self.folder / "answers.log"
+        for quantization in ("none", "q8_0"):  # q8_0: there is a cache of packed weights too
+            run = subprocess.run(
+                [BINARY, "generate", MODEL, "--prompt", "a", "--max-tokens", "2", "--ignore-eos", "--quantization", quantization,
+                 "--replay-log", str(log)],
+                capture_output=True, text=True, timeout=TIMEOUT, check=False, env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+            self.assertEqual(run.returncode, 0, run)
+            self.assertTrue(run.stdout)
+            self.assertIn("cannot be written: File too large", run.stderr)
 
     def test_errors_keep_their_exit_codes(self):
         self.lost(2, "nosuch")

@@ -132,6 +132,9 @@ class Pooling(unittest.TestCase):
         pooled = self.embed(server, "/pooling", input="abc")
         self.assertEqual(pooled["data"][0]["object"], "pooling")
         self.assertEqual(pooled["data"][0]["data"], answer["data"][0]["embedding"])
+        self.assertEqual(self.embed(server, "/pooling", input="abc", task="embed")["data"], pooled["data"])
+        status, refused = server.post("/pooling", {"input": "abc", "task": "classify"})
+        self.assertEqual((status, refused["error"]["param"]), (400, "task"), refused)
         raw = self.embed(server, input="abc", normalize=False)["data"][0]["embedding"]
         self.assertNotAlmostEqual(length(raw), 1, places=2)
         self.assert_near([value / length(raw) for value in raw], answer["data"][0]["embedding"], 1e-6)

@@ -180,6 +180,8 @@ int show_manual(std::span<const std::string> arguments) {
 int main(int argc, char** argv) {
   // A reader that closes the pipe early (head, a pager) must not kill the program.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file that grows beyond `ulimit -f` is then an error of its write, as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   reprise::cli::open_standard_streams();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {

@@ -37,18 +37,23 @@ constexpr UnsupportedForVectors kUnsupportedForVectors[] = {
     {"padding", {R"("do_not_pad")"}, "Texts are never padded."},
 };
 
-void refuse_unsupported_vectors(const RequestFields& fields, PoolingApi api) {
+/// /pooling answers with what the model makes, so the task must be that.
+void check_task(const RequestFields& fields, const PooledModel& model) {
+  const std::string_view only = model.classifier != nullptr ? "classify" : "embed";
+  const std::optional<std::string> task = fields.text("task");
+  if (!task || *task == only) return;
+  refuse_unsupported("task",
+                     fmt::format("The task `{}`", task->substr(0, 64)),
+                     fmt::format("This model has the task `{}`.", only));
+}
+
+void refuse_unsupported_vectors(const RequestFields& fields) {
   for (const UnsupportedForVectors& field : kUnsupportedForVectors) {
     const Json* value = fields.find(field.name);
     if (value == nullptr || *value == 0 || asks_for_nothing(*value)) continue;
     const std::string text = dump(*value);
     if (std::ranges::find(field.harmless, text) != field.harmless.end()) continue;
     refuse_unsupported(field.name, {}, field.instead);
-  }
-  if (api != PoolingApi::pooling) return;  // only /pooling has tasks
-  const std::optional<std::string> task = fields.text("task");
-  if (task && *task != "embed" && *task != "classify") {
-    refuse_unsupported("task", fmt::format("The task `{}`", task->substr(0, 64)));
   }
 }
 
@@ -150,7 +155,8 @@ GenerationRequest parse_pooling_request(std::string_view body,
                                         const PooledModel& model) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
-  refuse_unsupported_vectors(fields, api);
+  refuse_unsupported_vectors(fields);
+  if (api == PoolingApi::pooling) check_task(fields, model);
   GenerationRequest request;
   request.model = read_model_name(fields);
   request.pooling =
