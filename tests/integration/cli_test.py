@@ -272,6 +272,8 @@ class Mistakes(Case):
                                                      "--ssl-keyfile", certificate))
         self.assertIn("TLS needs both", self.refused("serve", missing, "--port", "0", "--ssl-keyfile", certificate))
         self.assertIn("--uds", self.refused("serve", missing, "--uds", self.folder / "no-folder" / "socket"))
+        self.assertIn("--uds: needs a path", self.refused("serve", MODEL, "--uds", ""))
+        self.assertIn("is not a socket", self.refused("serve", MODEL, "--uds", self.write("file", "")))
         self.assertIn("no-model", self.refused("serve", missing, "--port", "0"))
 
     def test_files_for_results_are_checked_before_the_work(self):

@@ -628,6 +628,8 @@ class Dialects(Case):
         kept = server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 3})[1]
         path = f"/v1/responses/{kept['id']}"
         self.assertEqual(json.loads(server.request("GET", path)[1]), kept)
+        response, text = server.request("GET", path + "/input_items")
+        self.assertEqual((response.status, json.loads(text)["error"]["message"]), (404, "Not Found"))
         more = server.post("/v1/responses", {"input": "More", "previous_response_id": kept["id"], "max_output_tokens": 3})[1]
         self.assertGreater(more["usage"]["input_tokens"], kept["usage"]["total_tokens"])
         self.assertEqual(json.loads(server.request("DELETE", path)[1])["deleted"], True)

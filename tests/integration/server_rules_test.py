@@ -90,6 +90,11 @@ class Rules(Case):
             self.assertEqual(len(body), count)
             self.assertEqual(self.post(COMPLETIONS, body), status, count)
 
+    def test_refusals_quote_the_number_that_was_sent(self):
+        for name, value in (("logprobs", -1), ("prompt_logprobs", -1), ("seed", 1 << 63)):
+            _, answer = self.server.post(COMPLETIONS, stories(**{"max_tokens": 1, name: value}))
+            self.assertIn(f"{name} is {value}", answer["error"]["message"])
+
     def test_numbers_of_a_request(self):
         greedy = {"max_tokens": 1, "temperature": 0}
         cases = (

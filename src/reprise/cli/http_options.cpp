@@ -86,11 +86,15 @@ void add_address(OptionTable& table, server::ServerOptions& options) {
              .help = "Port; 0 takes a free one and prints it.",
              .default_text = "8000",
              .apply = [&options](std::string_view value) { options.port = parse_port(value); }});
-  table.add_text("uds",
-                 kServer,
-                 "PATH",
-                 "Listen on a Unix socket instead; no key is needed.",
-                 options.unix_socket);
+  table.add({.name = "uds",
+             .group = kServer,
+             .value_name = "PATH",
+             .help = "Listen on a Unix socket instead; no key is needed.",
+             .apply = [&options](std::string_view value) {
+               // An unset variable of a script must not open a port instead.
+               if (value.empty()) throw InvalidArgument("--uds: needs a path");
+               options.unix_socket = value;
+             }});
   table.add(
       {.name = "root-path",
        .group = kServer,

@@ -14,6 +14,8 @@ namespace reprise::server {
 namespace {
 
 [[noreturn]] void refuse_unknown(const std::string& id) {
+  // The rest of a path may have slashes: /v1/responses/ID/input_items is a route of OpenAI's own.
+  if (id.find('/') != std::string::npos) throw ApiError(404, "Not Found");
   throw ApiError(404,
                  fmt::format("Response with id '{}' not found. This server keeps responses in "
                              "memory only, and forgets the oldest ones.",

@@ -207,7 +207,12 @@ void HttpServer::Impl::take_unix(const std::string& path, bool listens) {
     unix_path = path;
     if (listens) unix_acceptor.listen();
   } catch (const boost::system::system_error& error) {
-    throw InvalidArgument(fmt::format("--uds {}: {}", path, error.code().message()));
+    const char* advice = "";
+    if (error.code() == asio::error::address_in_use) {
+      advice = is_socket ? "; end the server that listens there, or choose another path"
+                         : "; what is there is not a socket, choose another path";
+    }
+    throw InvalidArgument(fmt::format("--uds {}: {}{}", path, error.code().message(), advice));
   }
 }
 

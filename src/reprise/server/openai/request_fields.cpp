@@ -215,6 +215,11 @@ std::optional<int64_t> RequestFields::integer(std::string_view name) const {
   const Json* value = find(name);
   if (value == nullptr) return {};
   const std::optional<int64_t> integer = to_integer(*value);
+  if (!integer && value->is_number_integer()) {
+    throw ApiError(400,
+                   fmt::format("{} is {}, which is out of range.", name, value->dump()),
+                   std::string(name));
+  }
   if (!integer) refuse_type(name, "an integer of 64 bits", *value);
   return integer;
 }

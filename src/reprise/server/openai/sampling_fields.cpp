@@ -131,7 +131,8 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   read_logprobs(fields, api, params);
 }
 
-void expand_logprobs(sampling::SamplingParams& params, int vocab_size) {
+void expand_logprobs(sampling::SamplingParams& params, int vocab_size, int max_logprobs) {
+  if (vocab_size > max_logprobs) return;
   for (std::optional<int>* count : {&params.logprobs, &params.prompt_logprobs}) {
     if (*count == -1) *count = vocab_size;
   }

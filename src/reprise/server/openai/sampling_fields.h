@@ -15,9 +15,9 @@ enum class Api : uint8_t { completions, chat };
 /// of fields that are absent or null. \throws ApiError 400 with the field at fault
 void read_sampling_fields(const RequestFields& fields, Api api, sampling::SamplingParams& params);
 
-/// Replaces -1 log-probabilities by those of the whole vocabulary, as in vLLM; --max-logprobs may
-/// refuse them.
-void expand_logprobs(sampling::SamplingParams& params, int vocab_size);
+/// Replaces -1 log-probabilities by those of the whole vocabulary, as in vLLM. If `max_logprobs`
+/// does not allow so many, -1 stays, so that check_sampling() refuses the number that was sent.
+void expand_logprobs(sampling::SamplingParams& params, int vocab_size, int max_logprobs);
 
 /// Checks the ranges of all fields, under the names of `api`. \throws ApiError 400 with the field
 /// at fault

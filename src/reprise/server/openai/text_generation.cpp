@@ -41,11 +41,11 @@ Answering TextGeneration::prepare(GenerationRequest wanted,
   wanted.trace_parent = from.trace_parent;
   model_->choose(wanted.model, wanted.options);
   prepare_kv_transfer(wanted, engine_->kv_transfer());
-  expand_logprobs(wanted.params, engine_->tokenizer().vocab_size());
-  check_sampling(wanted.params,
-                 wanted.is_chat ? Api::chat : Api::completions,
-                 engine_->tokenizer().vocab_size(),
-                 engine_->startup_report().max_logprobs);
+  const int vocab_size = engine_->tokenizer().vocab_size();
+  const int max_logprobs = engine_->startup_report().max_logprobs;
+  expand_logprobs(wanted.params, vocab_size, max_logprobs);
+  check_sampling(
+      wanted.params, wanted.is_chat ? Api::chat : Api::completions, vocab_size, max_logprobs);
   wanted.may_reason = wanted.is_chat && !answers_.reasoning_parser.empty();
   if (wanted.is_chat) {
     wanted.create_parser = answer_parser(answers_, wanted.tools);
