@@ -189,6 +189,20 @@ class Server:
         self.log.close()
 
 
+class Starts(unittest.TestCase):
+    def test_a_server_that_is_told_to_end_while_it_starts_ends(self):
+        for backend in ("mpi", "mp"):
+            for delay in (0, 0.02, 0.05, 0.1, 0.2, 0.4):
+                with self.subTest(backend=backend, delay=delay):
+                    process = subprocess.Popen(
+                        [BINARY, "serve", MODEL, "--port", "0", "-tp", "2", "--distributed-executor-backend", backend, *COMMON],
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    self.addCleanup(process.kill)
+                    time.sleep(delay)
+                    process.terminate()
+                    process.wait(TIMEOUT)
+
+
 class LostRanks(unittest.TestCase):
     def lose(self, rank, how, is_busy):
         """Loses a rank; returns what stderr says when every process has ended."""

@@ -33,6 +33,10 @@ struct LaunchedRank {
 /// The first name of a list in SLURM's notation: "node[03-07,9],other" begins with "node03".
 [[nodiscard]] std::string first_node(std::string_view nodes);
 
+/// An environment variable: a file that exists until rank 0 obeys the signal that ends it.
+/// run_mpirun() makes the file, and rank 0 removes it.
+inline constexpr const char* kStartFileVariable = "REPRISE_RANK_START_FILE";
+
 /// Runs mpirun and waits for it. mpirun starts this program again as every rank. Returns the exit
 /// code of mpirun.
 [[nodiscard]] int run_mpirun(int num_ranks);

@@ -11,10 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -51,7 +54,7 @@ std::vector<std::string> own_command_line() {
 }
 
 // The arguments of mpirun, which starts this program again as every rank.
-std::vector<std::string> launcher_command_line(int num_ranks) {
+std::vector<std::string> launcher_command_line(int num_ranks, std::string_view start_file) {
   std::vector<std::string> words = {
       "mpirun",
       "-n",
@@ -70,6 +73,10 @@ std::vector<std::string> launcher_command_line(int num_ranks) {
       "odls_base_sigkill_timeout",
       "2"};
   if (geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  if (!start_file.empty()) {
+    words.emplace_back("-x");
+    words.push_back(fmt::format("{}={}", kStartFileVariable, start_file));
+  }
   for (std::string& word : own_command_line()) words.push_back(std::move(word));
   return words;
 }
@@ -77,10 +84,39 @@ std::vector<std::string> launcher_command_line(int num_ranks) {
 // The process of mpirun, for the handler of signals.
 volatile pid_t launcher_pid = 0;
 
+// The file of kStartFileVariable; "": there is none. For the handler of signals.
+char start_file[4096] = "";
+// How many seconds a signal may still wait for rank 0.
+volatile std::sig_atomic_t seconds_to_start = 60;
+
 // On SIGTERM, mpirun would end all ranks at once. It forwards SIGUSR1 to them: rank 0 then ends as
-// on SIGTERM, and a server answers its requests first.
+// on SIGTERM, and a server answers its requests first. mpirun loses a signal that comes before its
+// ranks run, so until rank 0 obeys the signal, it waits for the next SIGALRM.
 void forward_end(int /*signal*/) {
-  if (launcher_pid > 0) kill(launcher_pid, SIGUSR1);
+  if (launcher_pid <= 0) return;
+  const int error = errno;
+  if (start_file[0] != '\0' && seconds_to_start > 0 && access(start_file, F_OK) == 0) {
+    seconds_to_start = seconds_to_start - 1;
+    alarm(1);
+  } else {
+    kill(launcher_pid, SIGUSR1);
+  }
+  errno = error;
+}
+
+// Without such a file, signals are forwarded at once.
+void make_start_file() {
+  std::error_code error;
+  const std::string name =
+      (std::filesystem::temp_directory_path(error) / "reprise-ranks-XXXXXX").string();
+  if (error || name.size() >= sizeof start_file) return;
+  name.copy(start_file, name.size());
+  const int file = mkstemp(start_file);
+  if (file < 0) {
+    start_file[0] = '\0';
+    return;
+  }
+  close(file);
 }
 
 // The process of rank 0, if this process started the ranks; used by the handler of signals. Rank 0
@@ -190,7 +226,8 @@ int wait_for_ranks(std::vector<RankProcess> processes) {
 }  // namespace
 
 int run_mpirun(int num_ranks) {
-  std::vector<std::string> words = launcher_command_line(num_ranks);
+  make_start_file();
+  std::vector<std::string> words = launcher_command_line(num_ranks, start_file);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -205,12 +242,12 @@ int run_mpirun(int num_ranks) {
     _exit(kNotFound);
   }
   launcher_pid = child;
-  std::signal(SIGTERM, forward_end);
-  std::signal(SIGINT, forward_end);
+  for (const int signal : {SIGTERM, SIGINT, SIGALRM}) std::signal(signal, forward_end);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   launcher_pid = 0;
+  if (start_file[0] != '\0') unlink(start_file);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kLauncherFailed;
   if (code == kNotFound) {
     throw InvalidArgument(

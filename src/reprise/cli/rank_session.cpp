@@ -221,6 +221,9 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
                                     }});
   join_groups(args);
   std::signal(SIGUSR1, ranks_->rank() == 0 ? end_as_on_sigterm : SIG_IGN);
+  if (const char* file = std::getenv(kStartFileVariable); file != nullptr && ranks_->rank() == 0) {
+    (void)unlink(file);  // the process that started the ranks forwards signals from now on
+  }
 }
 
 RankSession::~RankSession() {
