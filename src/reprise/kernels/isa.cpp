@@ -91,6 +91,7 @@ std::string why_unsupported(Isa isa, const device::CpuFeatures& features) {
 Isa best_isa(const device::CpuFeatures& features) noexcept {
   Isa best = Isa::scalar;
   for (const auto& [isa, name] : kNames) {
+    if (isa == Isa::avx512_bf16 && features.has_slow_bf16_pairs) continue;
     if (is_supported(isa, features)) best = isa;
   }
   return best;

@@ -49,9 +49,15 @@ TEST(Isa, every_needed_feature_counts) {
   EXPECT_EQ(best_isa(features), Isa::avx512_vnni);
   features.avx512_bf16 = true;
   EXPECT_EQ(best_isa(features), Isa::avx512_bf16);
+  features.has_slow_bf16_pairs = true;
+  EXPECT_EQ(best_isa(features), Isa::avx512_vnni);
+  EXPECT_TRUE(is_supported(Isa::avx512_bf16, features));
+  features.has_slow_bf16_pairs = false;
   features.amx_tile = features.amx_bf16 = true;
   EXPECT_EQ(best_isa(features), Isa::avx512_bf16);
   features.amx_int8 = true;
+  EXPECT_EQ(best_isa(features), Isa::amx);
+  features.has_slow_bf16_pairs = true;
   EXPECT_EQ(best_isa(features), Isa::amx);
   features.avx2 = false;
   EXPECT_EQ(best_isa(features), Isa::scalar);

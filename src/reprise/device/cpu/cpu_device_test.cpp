@@ -140,6 +140,8 @@ TEST(CpuFeatures, newer_instruction_sets_imply_their_base) {
   EXPECT_EQ(features.avx512bw, __builtin_cpu_supports("avx512bw") != 0);
   EXPECT_EQ(features.avx512_vnni, __builtin_cpu_supports("avx512vnni") != 0);
   EXPECT_EQ(features.avx512_bf16, __builtin_cpu_supports("avx512bf16") != 0);
+  EXPECT_EQ(features.has_slow_bf16_pairs,
+            features.avx512_bf16 && features.avx512_fp16 && __builtin_cpu_is("intel") != 0);
 #endif
 }
 

@@ -20,6 +20,9 @@ struct CpuFeatures {
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
+  /// Whether products of float32 are faster than those of pairs of bfloat16 (vdpbf16ps), which is
+  /// so on Intel's processors since Sapphire Rapids.
+  bool has_slow_bf16_pairs = false;
   // False if Linux did not permit this process to use AMX.
   bool amx_tile = false;
   bool amx_int8 = false;
