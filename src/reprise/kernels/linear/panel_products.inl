@@ -51,14 +51,15 @@ struct PanelProducts {
     const int64_t panels = columns.size / kPanelColumns;
     const bool asks = groups > 1 && block.is_last_use;
     const int64_t lines = a.depth / kElementsOfLine;
-    const int64_t at_once = asks ? kStretchLines : lines;
+    const int64_t at_once = asks || (kWidens && block.rows > 1) ? kStretchLines : lines;
+    const int64_t at_most = groups == 0 ? 0 : ceil_div(block.rows, groups);
     for (int64_t begin = 0; begin < lines; begin += at_once) {
       PanelStretch stretch = {.begin = begin, .end = min_of(begin + at_once, lines)};
       if (asks) stretch.bytes_ahead = bytes_ahead(a.depth, columns, stretch, lines);
       for (int64_t g = 0; g < groups; ++g) {
         stretch.first_panel = g * panels / groups;
         stretch.last_panel = (g + 1) * panels / groups;
-        multiply(a, block, g * kMostRows, columns, stretch);
+        multiply(a, block, g * at_most, at_most, columns, stretch);
       }
     }
     finish(a, block, columns, store_row);
@@ -66,6 +67,9 @@ struct PanelProducts {
 
  private:
   static constexpr int64_t kElementsOfLine = 64 / static_cast<int64_t>(sizeof(T)) / kPanelColumns;
+  // Rows are multiplied in float32, from a copy of the stretch that is in use.
+  static constexpr bool kWidens = kPairsAreFloats && __is_same(T, BFloat16);
+  static constexpr int64_t kWidest = kStretchLines * kElementsOfLine;
 
   /// The distance from a stretch to the stretch that is read after it.
   template <typename Columns>
@@ -88,23 +92,46 @@ struct PanelProducts {
   void multiply(const LinearArguments& a,
                 const LinearBlock& block,
                 int64_t row,
+                int64_t at_most,
                 const Columns& columns,
                 const PanelStretch& stretch) {
-    const int64_t rows = min_of(kMostRows, block.rows - row);
+    const int64_t rows = min_of(at_most, block.rows - row);
+    if (rows <= 0) return;
     const T* x[kMostRows];
     for (int64_t r = 0; r < rows; ++r) {
       x[r] = static_cast<const T*>(a.x) + (block.row + row + r) * a.x_stride;
     }
     SumOfPanels<T>* sums = sums_ + row * columns.size;
-    if (stretch.bytes_ahead != 0) {
-      products<true>(x, rows, columns, a.depth, stretch, sums);
-    } else {
-      products<false>(x, rows, columns, a.depth, stretch, sums);
+    const auto run = [&](const auto* const* of_rows) {
+      if (stretch.bytes_ahead != 0) {
+        products<true>(of_rows, rows, columns, a.depth, stretch, sums);
+      } else {
+        products<false>(of_rows, rows, columns, a.depth, stretch, sums);
+      }
+    };
+    if constexpr (kWidens) {
+      if (rows > 1) {
+        const float* wide[kMostRows];
+        for (int64_t r = 0; r < rows; ++r) wide[r] = widen(x[r], stretch, wide_ + r * kWidest);
+        return run(wide);
+      }
     }
+    run(x);
   }
 
-  template <bool kAsks, typename Columns>
-  static void products(const T* const* x,
+  /// The elements of a row in a stretch, in float32.
+  static const float* widen(const T* x, const PanelStretch& stretch, float* to) {
+    const int64_t begin = stretch.begin * kElementsOfLine;
+    const int64_t count = stretch.end * kElementsOfLine - begin;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const int lanes = lanes_at(i, count);
+      store_some(to + i, load_some(x + begin + i, lanes), lanes);
+    }
+    return to;
+  }
+
+  template <bool kAsks, typename X, typename Columns>
+  static void products(const X* const* x,
                        int64_t rows,
                        const Columns& columns,
                        int64_t depth,
@@ -133,5 +160,6 @@ struct PanelProducts {
   }
 
   alignas(64) SumOfPanels<T> sums_[kMostLinearRows * kMostLinearColumns];
+  alignas(64) float wide_[kWidens ? kMostRows * kWidest : 1];
 };
 #endif

@@ -279,9 +279,11 @@ REPRISE_INLINE void sum4(__m256i a, __m256i b, __m256i c, __m256i d, int32_t* ou
   out[3] = sum(d);
 }
 
-// Register tile of products with panels: rows x vectors.
-constexpr int kPairTileRows = 2;
-constexpr int kPairTileVecs = 4;
+// Register tile of products with panels: rows x vectors. kPairsAreFloats: several rows are widened
+// to float32 first.
+constexpr bool kPairsAreFloats = true;
+constexpr int kPairTileRows = 5;
+constexpr int kPairTileVecs = 2;
 // Register tile of dot products. It uses 16 registers.
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;

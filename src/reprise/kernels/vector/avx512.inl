@@ -398,11 +398,14 @@ REPRISE_INLINE void sum4(__m512i a, __m512i b, __m512i c, __m512i d, int32_t* ou
   out[3] = sum(d);
 }
 
-// Register tile of products with panels: rows x vectors.
+// Register tile of products with panels: rows x vectors. kPairsAreFloats: several rows are widened
+// to float32 first.
 #ifdef REPRISE_ISA_HAS_BF16
+constexpr bool kPairsAreFloats = false;
 constexpr int kPairTileRows = 6;
 #else
-constexpr int kPairTileRows = 4;
+constexpr bool kPairsAreFloats = true;
+constexpr int kPairTileRows = 5;
 #endif
 constexpr int kPairTileVecs = 4;
 // Register tile of dot products. It uses 32 registers.

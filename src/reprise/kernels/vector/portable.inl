@@ -184,7 +184,9 @@ REPRISE_INLINE void sum4(IntVec a, IntVec b, IntVec c, IntVec d, int32_t* out) {
   out[3] = sum(d);
 }
 
-// Register tile of products with panels: rows x vectors.
+// Register tile of products with panels: rows x vectors. kPairsAreFloats: several rows are widened
+// to float32 first.
+constexpr bool kPairsAreFloats = false;
 constexpr int kPairTileRows = 2;
 constexpr int kPairTileVecs = 4;
 // Register tile of dot products. It uses 16 registers of 4 lanes.
