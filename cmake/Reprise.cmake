@@ -107,9 +107,19 @@ function(reprise_binary)
   target_link_libraries(${ARG_NAME} PRIVATE reprise_options ${ARG_DEPS})
 endfunction()
 
-# Makes one gtest binary per folder. LABELS select suites ("tsan": also run under ThreadSanitizer).
+# Divides the cases of a test whose run takes minutes into num_parts parts. scripts/test.sh runs one part of them, after each
+# commit the next one, so that after num_parts commits all have run; with --whole, and in any other run, all run. The
+# filter of GoogleTest names cases that scripts/test.sh always runs; Python's suites name theirs themselves
+# (tests/integration/in_turn.py). tests/turns tells ctest which part it is.
+function(reprise_take_turns test num_parts filter)
+  set_property(GLOBAL APPEND PROPERTY REPRISE_TESTS_IN_TURN ${test})
+  set_property(GLOBAL PROPERTY REPRISE_TURNS_OF_${test} "${num_parts};${filter}")
+endfunction()
+
+# Makes one gtest binary per folder. LABELS select suites ("tsan": also run under ThreadSanitizer). IN_TURN and ALWAYS:
+# the number of parts and the filter of reprise_take_turns().
 function(reprise_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;IN_TURN;ALWAYS" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT REPRISE_BUILD_TESTS)
     return()
   endif()
@@ -128,6 +138,9 @@ function(reprise_test)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 6")
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if(ARG_IN_TURN)
+    reprise_take_turns(${ARG_NAME} ${ARG_IN_TURN} "${ARG_ALWAYS}")
+  endif()
 endfunction()
 
 if(REPRISE_BUILD_TESTS)

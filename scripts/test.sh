@@ -5,10 +5,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--quick] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
+usage: scripts/test.sh [--quick] [--whole] [--sanitize] [--mutants] [--delays] [--vllm] [--aarch64]
                        [--model-cards] [--real-weights] [--real-templates] [--all-gpus]
 
-  (none)       the whole suite, in Release
+  (none)       all tests, in Release; of those whose run takes minutes, mostly the kernels for GPUs on a CPU, one
+               part in two to five, after the next commit the next part
+  --whole      all parts of them
   --quick      without the tests labelled slow
   --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
                tests labelled tsan under ThreadSanitizer
@@ -28,6 +30,7 @@ TEXT
 }
 
 quick=false
+whole=false
 sanitize=false
 mutants=false
 delays=false
@@ -40,6 +43,7 @@ all_gpus=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
+    --whole) whole=true ;;
     --sanitize) sanitize=true ;;
     --mutants) mutants=true ;;
     --delays) delays=true ;;
@@ -77,13 +81,15 @@ build_suite() {
   report+=("$preset: built in $((SECONDS - start)) s")
 }
 
+# Grows with every commit: the part that has its turn follows from it.
+commits="$(git rev-list --count HEAD 2>/dev/null || echo 1)"
+
 # The kernels for GPUs take nvcc about two minutes of two cores for each kind of GPU.
 choose_gpus() {
-  local kinds=(80 90a) commits
+  local kinds=(80 90a)
   if $all_gpus; then
     cmake_arguments+=("-DREPRISE_CUDA_ARCHITECTURES=80;90a")
   elif [[ ! -f build/release/build.ninja ]] && ! nvidia-smi -L >/dev/null 2>&1; then
-    commits="$(git rev-list --count HEAD 2>/dev/null || echo 1)"
     cmake_arguments+=("-DREPRISE_CUDA_ARCHITECTURES=${kinds[commits % 2]}")
   fi
 }
@@ -96,6 +102,8 @@ if ! $sanitize; then
   # scripts/quickstart.sh may have configured the build without CUDA.
   cmake_arguments+=(-DREPRISE_CUDA=AUTO)
   choose_gpus
+  # tests/turns/CMakeLists.txt reads it.
+  if ! $whole; then export REPRISE_TEST_TURN="$commits"; fi
   build_suite release
   printf '%s\n' "${report[@]}"
   if $vllm || $mutants || $delays || $aarch64 || $model_cards || $real_weights || $real_templates; then

@@ -23,6 +23,7 @@ import gguf_test
 import lora_serve_test
 import quantization_test
 import serve_test
+from in_turn import every_time, load_tests  # noqa: F401
 
 PLUGIN = None
 SOURCE = Path(__file__).resolve().parents[2]
@@ -60,6 +61,7 @@ class CudaProgram(unittest.TestCase):
         self.assertEqual(status, 200, answer)
         return answer["choices"][0]["text"]
 
+    @every_time
     def test_generates_what_the_cpu_generates_by_every_mode_and_level(self):
         expected = self.generate(self.cpu_program, "--device", "cpu").stdout
         profiled, given = (), ("--kv-cache-memory-bytes", "4M")

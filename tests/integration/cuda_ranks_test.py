@@ -22,6 +22,7 @@ import urllib.request
 from pathlib import Path
 
 import architectures_test
+from in_turn import every_time, load_tests  # noqa: F401
 
 BINARY = MODEL = PLUGIN = None
 GOLDENS = Path(__file__).resolve().parent.parent / "goldens"
@@ -90,6 +91,7 @@ class RanksOnGpus(unittest.TestCase):
                 tokens, _ = self.generate(*layout, "--enable-expert-parallel", "--device", "cuda", model=model)
                 self.assertEqual(tokens, expected)
 
+    @every_time
     def test_replays_are_checked_on_all_ranks(self):
         tokens, _ = self.generate("-tp", "2", "--device", "auto", "--verify-graphs", "strict", "--shadow-check-rate", "1")
         self.assertEqual(tokens, self.on_the_cpu())

@@ -16,6 +16,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from in_turn import load_tests  # noqa: F401  the fake GPU computes all candidates of all products: six minutes
+
 CPU_PROGRAM, MODEL, PLUGIN = sys.argv[1:4] if len(sys.argv) > 3 else (None, None, None)
 LIMITS = ["--max-num-seqs", "2", "--max-num-batched-tokens", "16", "--max-model-len", "64", "--dtype", "bfloat16",
           "--kv-cache-memory-bytes", "4M"]
@@ -178,16 +180,6 @@ class Tune(unittest.TestCase):
             self.assertIn(message, errors)
         _, errors = self.run_program("dump", "--tune", "--device", "cpu", **on_cpu)
         self.assertIn("--tune has no effect: nothing runs here", errors)
-
-
-def load_tests(loader, tests, pattern):
-    """A third of the tests, another one after each commit, because the fake GPU computes all candidates of all products: six
-    minutes. With arguments behind the three, all, or those that they name."""
-    if len(sys.argv) > 1:
-        return tests
-    git = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    all_tests = [test for suite in tests for test in suite]
-    return unittest.TestSuite(all_tests[int(git.stdout or 0) % 3::3])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+"""Suites that take turns: after as many commits as a suite has parts, all its cases have run once.
+
+usage: turns_test.py CTEST BUILD_FOLDER SOURCE_FOLDER
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+CTEST, BUILD, SOURCE = sys.argv.pop(1), sys.argv.pop(1), Path(sys.argv.pop(1))
+TURN = "REPRISE_TEST_TURN"
+MOST_PARTS = 5  # commits until all has run
+
+
+def tests(turn=None):
+    """Name -> command and variables of the tests that ctest has in a turn."""
+    environment = {name: value for name, value in os.environ.items() if name != TURN}
+    if turn is not None:
+        environment[TURN] = str(turn)
+    done = subprocess.run([CTEST, "--test-dir", BUILD, "--show-only=json-v1"], env=environment, capture_output=True, text=True,
+                          check=True)
+    found = {}
+    for test in json.loads(done.stdout)["tests"]:
+        properties = {entry["name"]: entry["value"] for entry in test.get("properties", [])}
+        variables = dict(variable.split("=", 1) for variable in properties.get("ENVIRONMENT", []))
+        found[test["name"]] = (test.get("command"), variables)
+    return found
+
+
+def parts(turn):
+    """Name -> (part, number of parts) of the tests that have them."""
+    return {name: (int(variables["GTEST_SHARD_INDEX"]), int(variables["GTEST_TOTAL_SHARDS"]))
+            for name, (_, variables) in tests(turn).items() if "GTEST_TOTAL_SHARDS" in variables}
+
+
+def cases(command, variables):
+    """The names of the cases that a suite would run; None if it is not built."""
+    if not Path(command[0]).exists():
+        return None
+    environment = {**{name: value for name, value in os.environ.items() if not name.startswith("GTEST_")}, **variables}
+    done = subprocess.run([*command, "--gtest_list_tests"], env=environment, capture_output=True, text=True, check=True)
+    suite, found = "", set()
+    for line in done.stdout.splitlines():
+        if line.startswith("  "):
+            found.add(suite + line.split("#")[0].strip())
+        elif re.match(r"\S+\.(\s|$)", line):
+            suite = line.split()[0]
+    return found
+
+
+class Turns(unittest.TestCase):
+    def test_without_a_turn_every_suite_runs_whole(self):
+        self.assertEqual([name for name, (_, variables) in tests().items() if "GTEST_TOTAL_SHARDS" in variables], [])
+
+    def test_every_part_has_its_turn_once(self):
+        turns = [parts(turn) for turn in range(600, 600 + MOST_PARTS)]
+        self.assertTrue(turns[0])
+        for name, (_, num_parts) in turns[0].items():
+            with self.subTest(suite=name):
+                self.assertIn(num_parts, range(2, MOST_PARTS + 1))
+                self.assertEqual(sorted(turn[name] for turn in turns[:num_parts]), [(part, num_parts) for part in range(num_parts)])
+                self.assertEqual({turn[name][1] for turn in turns}, {num_parts})
+
+    def test_the_cases_that_always_run_exist_and_belong_to_a_suite_that_takes_turns(self):
+        found = tests(0)
+        for name, (command, _) in found.items():
+            suite = name.removesuffix("_always")
+            if suite == name:
+                continue
+            with self.subTest(suite=suite):
+                self.assertIn("GTEST_TOTAL_SHARDS", found[suite][1])
+                always, all_cases = cases(command, {}), cases(command[:1], {})
+                if all_cases is not None:
+                    self.assertTrue(always)
+                    self.assertLess(len(always), len(all_cases) / 4)
+
+    def test_a_script_divides_its_cases_and_repeats_those_of_every_time(self):
+        text = ("import unittest\nfrom in_turn import every_time, load_tests\nclass A(unittest.TestCase):\n"
+                + "".join(f"    def test_{i}(self): print('case', {i})\n" for i in range(5))
+                + "    @every_time\n    def test_5(self): print('case', 5)\nunittest.main()\n")
+
+        def run(*names, **variables):
+            done = subprocess.run([sys.executable, "-B", "-c", text, *names], cwd=SOURCE / "tests" / "integration",
+                                  env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+            return re.findall(r"case (\d)", done.stdout)
+
+        self.assertEqual(run(), list("012345"))
+        turns = [run(GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX=str(part)) for part in range(2)]
+        self.assertEqual(turns, [list("0245"), list("135")])
+        self.assertEqual(run("A.test_1", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX="0"), ["1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
