@@ -2,6 +2,8 @@
 #
 #   reprise_library(NAME base SRCS a.cpp HDRS a.h DEPS reprise_x fmt::fmt)   -> target reprise_base, Reprise::base
 #   reprise_test(NAME base SRCS a_test.cpp DEPS reprise_base)                -> target base_test, ctest "base"
+#   reprise_test_binary(NAME engines DEPS reprise_api)                       -> target engines_test, for tests that say
+#                                                                               "IN engines"
 #   reprise_binary(NAME reprise SRCS main.cpp DEPS ...)                      -> target reprise in build/bin
 
 # Only kernels gain from -O3, and their files set it.
@@ -116,21 +118,44 @@ function(reprise_take_turns test num_parts filter)
   set_property(GLOBAL PROPERTY REPRISE_TURNS_OF_${test} "${num_parts};${filter}")
 endfunction()
 
-# Makes one gtest binary per folder. LABELS select suites ("tsan": also run under ThreadSanitizer). IN_TURN and ALWAYS:
-# the number of parts and the filter of reprise_take_turns().
-function(reprise_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;IN_TURN;ALWAYS" "SRCS;DEPS;LABELS" ${ARGN})
+# Makes an empty gtest binary, NAME_test.
+function(reprise_test_binary)
+  cmake_parse_arguments(ARG "" "NAME;MAIN" "DEPS" ${ARGN})
   if(NOT REPRISE_BUILD_TESTS)
     return()
   endif()
   find_package(GTest REQUIRED)
   set(target ${ARG_NAME}_test)
-  add_executable(${target} ${ARG_SRCS})
-  target_link_libraries(${target} PRIVATE reprise_options ${ARG_DEPS} reprise_source_dir GTest::gtest GTest::gmock GTest::gtest_main)
+  if(NOT ARG_MAIN)
+    set(ARG_MAIN reprise_support_files_main)
+  endif()
+  add_executable(${target})
+  target_link_libraries(${target} PRIVATE reprise_options ${ARG_DEPS} reprise_source_dir GTest::gtest GTest::gmock ${ARG_MAIN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})  # "tests/support/..."
   target_compile_options(${target} PRIVATE ${REPRISE_COLD_CODE_OPTIONS})
   reprise_use_precompiled_headers(${target} reprise_test_headers)
-  add_test(NAME ${ARG_NAME} COMMAND ${target})
+endfunction()
+
+# Adds a test with a gtest binary of its own or, IN another one, with its share of that binary: fewer binaries read the
+# same headers fewer times. LABELS select suites ("tsan": also run under ThreadSanitizer). IN_TURN and ALWAYS:
+# the number of parts and the filter of reprise_take_turns().
+function(reprise_test)
+  cmake_parse_arguments(ARG "" "NAME;IN;TIMEOUT;IN_TURN;ALWAYS" "SRCS;DEPS;LABELS" ${ARGN})
+  if(NOT REPRISE_BUILD_TESTS)
+    return()
+  endif()
+  if(ARG_IN)
+    set(target ${ARG_IN}_test)
+    list(TRANSFORM ARG_SRCS REPLACE "^.*/" "" OUTPUT_VARIABLE names)
+    list(JOIN names "," names)
+    target_link_libraries(${target} PRIVATE ${ARG_DEPS})
+    add_test(NAME ${ARG_NAME} COMMAND ${target} --files=${names})
+  else()
+    set(target ${ARG_NAME}_test)
+    reprise_test_binary(NAME ${ARG_NAME} DEPS ${ARG_DEPS} MAIN GTest::gtest_main)
+    add_test(NAME ${ARG_NAME} COMMAND ${target})
+  endif()
+  target_sources(${target} PRIVATE ${ARG_SRCS})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)  # a test takes seconds, but on a machine with thirty other programs it takes minutes
   endif()
@@ -138,6 +163,9 @@ function(reprise_test)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 6")
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if("tsan" IN_LIST ARG_LABELS)
+    add_dependencies(tsan_tests ${target})
+  endif()
   if(ARG_IN_TURN)
     reprise_take_turns(${ARG_NAME} ${ARG_IN_TURN} "${ARG_ALWAYS}")
   endif()
@@ -145,4 +173,5 @@ endfunction()
 
 if(REPRISE_BUILD_TESTS)
   enable_testing()
+  add_custom_target(tsan_tests)  # the binaries of the tests labelled tsan
 endif()

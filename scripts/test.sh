@@ -142,12 +142,7 @@ start=$SECONDS
 if run_suite asan; then outcome=passed; else outcome=FAILED failed=1; fi
 report+=("asan + ubsan: whole suite $outcome in $((SECONDS - start)) s")
 
-# Builds only the binaries that the tests labelled tsan run: reprise_test() calls the binary of test x "x_test".
-if [[ ! -f build/tsan/build.ninja ]]; then
-  cmake --preset tsan >/dev/null
-fi
-mapfile -t targets < <(ctest --test-dir build/tsan -N -L '^tsan$' | sed -n 's/^ *Test *#[0-9]*: *\([^ ]*\).*/\1_test/p')
-build_suite tsan "${targets[@]}"
+build_suite tsan tsan_tests
 # ThreadSanitizer cannot place its shadow memory under some kernels' address randomisation.
 still=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then

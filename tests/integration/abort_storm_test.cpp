@@ -21,26 +21,26 @@ using scheduler::RequestId;
 using testing::TinyEngine;
 using Tokens = std::vector<int32_t>;
 
-constexpr int kVocabSize = 97;  // of the tiny model
+constexpr int kStormVocabSize = 97;  // of the tiny model
 constexpr int kStems = 8;
 constexpr size_t kStemTokens = 80;
 
-struct Spec {
+struct StormSpec {
   Tokens prompt;
   sampling::SamplingParams params;
   scheduler::RequestOptions options;
 };
 
 /// Three of four requests begin with a part of a stem that other requests share.
-Spec make_spec(std::mt19937& random, int64_t index) {
-  Spec spec;
+StormSpec make_spec(std::mt19937& random, int64_t index) {
+  StormSpec spec;
   const auto stem = static_cast<int32_t>(random() % kStems);
   const size_t num_shared = random() % 4 == 0 ? 0 : random() % (kStemTokens + 1);
   for (size_t i = 0; i < num_shared; ++i) {
-    spec.prompt.push_back((static_cast<int32_t>(i) * 13 + stem * 7) % kVocabSize);
+    spec.prompt.push_back((static_cast<int32_t>(i) * 13 + stem * 7) % kStormVocabSize);
   }
   for (size_t i = random() % 30 + 1; i > 0; --i) {
-    spec.prompt.push_back(static_cast<int32_t>(random() % kVocabSize));
+    spec.prompt.push_back(static_cast<int32_t>(random() % kStormVocabSize));
   }
   // Each request has its own seed, because the engine's seed would depend on the order of arrival.
   spec.params = {.temperature = random() % 2 == 0 ? 0.0F : 1.0F,
@@ -95,7 +95,7 @@ class Storm {
   void compare_with_solo_runs() {
     EngineCore core(engine_->runner(), core_options(*engine_, false));
     for (const auto& [index, tokens] : answers_) {
-      const Spec& spec = specs_[index];
+      const StormSpec& spec = specs_[index];
       Tokens solo;
       (void)core.add_request(spec.prompt, spec.params);
       while (core.has_unfinished_requests()) {
@@ -131,7 +131,7 @@ class Storm {
   };
 
   void arrive() {
-    Spec spec = make_spec(random_, static_cast<int64_t>(specs_.size()));
+    StormSpec spec = make_spec(random_, static_cast<int64_t>(specs_.size()));
     const RequestId id = core_.add_request(spec.prompt, spec.params, spec.options);
     live_[id].index = specs_.size();
     specs_.push_back(std::move(spec));
@@ -167,7 +167,7 @@ class Storm {
   size_t num_requests_;
   std::mt19937 random_;
   EngineCore core_;
-  std::vector<Spec> specs_;
+  std::vector<StormSpec> specs_;
   std::map<RequestId, Live> live_;
   std::vector<std::pair<size_t, Tokens>> answers_;
   size_t num_steps_ = 0;

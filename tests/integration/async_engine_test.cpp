@@ -40,16 +40,16 @@ using Tokens = std::vector<int32_t>;
 
 // ThreadSanitizer makes a step 40 times slower. Races need threads, so fewer failing calls suffice.
 #ifdef __SANITIZE_THREAD__
-constexpr int kLess = 5;
+constexpr int kFewerRequests = 5;
 #else
-constexpr int kLess = 1;
+constexpr int kFewerRequests = 1;
 #endif
 
 std::filesystem::path model_folder() {
   return std::filesystem::path(source_dir()) / "models/reprise-tiny";
 }
 
-EngineArgs arguments() {
+EngineArgs streamed_arguments() {
   EngineArgs args;
   args.model = model_folder();
   // Small limits give fewer graphs, prompts that must be cut, and requests that must wait.
@@ -87,7 +87,7 @@ std::vector<Tokens> alone(LLM& llm, const std::vector<Tokens>& prompts, int max_
 }
 
 /// All output of one request; filled on the engine's thread, read after wait().
-class Answer {
+class StreamedAnswer {
  public:
   struct Contents {
     std::string text;
@@ -156,10 +156,10 @@ class SharedEngine : public ::testing::Test {
   static void SetUpTestSuite() {
     prompts = make_prompts(12);
     {
-      LLM llm(arguments());
+      LLM llm(streamed_arguments());
       expected = alone(llm, prompts);
     }
-    engine = std::make_unique<AsyncEngine>(arguments());
+    engine = std::make_unique<AsyncEngine>(streamed_arguments());
   }
   static void TearDownTestSuite() { engine.reset(); }
 
@@ -177,7 +177,7 @@ TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone)
   const Tokens chat_token_ids = engine->tokenizer().encode(chat_prompt);
   constexpr size_t kThreads = 4;
   constexpr size_t kRounds = 2;
-  std::array<std::deque<Answer>, kThreads> answers;
+  std::array<std::deque<StreamedAnswer>, kThreads> answers;
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -197,7 +197,7 @@ TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone)
   for (size_t t = 0; t < kThreads; ++t) {
     for (size_t i = 0; i < answers[t].size(); ++i) {
       const size_t which = (i + 3 * t) % prompts.size();
-      const Answer::Contents& answer = answers[t][i].wait();
+      const StreamedAnswer::Contents& answer = answers[t][i].wait();
       EXPECT_EQ(answer.token_ids, expected[which]) << "thread " << t << ", request " << i;
       EXPECT_EQ(answer.finish_reason, "length");
       EXPECT_EQ(answer.broken_rule, "");
@@ -222,7 +222,7 @@ TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone)
 }
 
 TEST_F(AsyncEngineTest, stops_at_stop_strings_and_samples_as_generate_does) {
-  LLM llm(arguments());
+  LLM llm(streamed_arguments());
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string text = engine->tokenizer().decode(expected[i]);
     sampling::SamplingParams params = greedy();
@@ -237,9 +237,9 @@ TEST_F(AsyncEngineTest, stops_at_stop_strings_and_samples_as_generate_does) {
     for (const sampling::SamplingParams& asked : {params, seeded}) {
       const api::CompletionOutput alone =
           llm.generate_token_ids(std::span(&prompts[i], 1), asked).front().output;
-      Answer answer;
+      StreamedAnswer answer;
       (void)engine->submit(prompts[i], asked, answer.callback());
-      const Answer::Contents& contents = answer.wait();
+      const StreamedAnswer::Contents& contents = answer.wait();
       EXPECT_EQ(contents.text, alone.text) << i;
       EXPECT_EQ(contents.token_ids, alone.token_ids) << i;
       EXPECT_EQ(contents.finish_reason, alone.finish_reason) << i;
@@ -270,7 +270,7 @@ TEST_F(AsyncEngineTest, refuses_what_can_never_run_on_the_callers_thread) {
 
 TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
   const uint64_t aborted_before = engine->stats().num_finished_abort;
-  Answer answer;
+  StreamedAnswer answer;
   std::latch aborted(1);
   // Blocks the engine in its third step until the abort is submitted.
   const RequestId id = engine->submit(
@@ -286,7 +286,7 @@ TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
   EXPECT_EQ(answer.wait().num_outputs, 4);
   engine->abort(id);
   engine->abort(RequestId{1U << 30});
-  Answer next;
+  StreamedAnswer next;
   (void)engine->submit(prompts[1], greedy(), next.callback());
   EXPECT_EQ(next.wait().token_ids, expected[1]);
   EXPECT_EQ(engine->stats().num_finished_abort, aborted_before + 1);
@@ -296,7 +296,7 @@ TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
 TEST_F(AsyncEngineTest, aborts_the_request_of_a_callback_that_throws_and_no_other) {
   const uint64_t aborted_before = engine->stats().num_finished_abort;
   std::atomic<int> calls = 0;
-  Answer answer;
+  StreamedAnswer answer;
   (void)engine->submit(prompts[0], greedy(100), [&](const OutputDelta&) {
     ++calls;
     throw std::bad_alloc();
@@ -309,12 +309,12 @@ TEST_F(AsyncEngineTest, aborts_the_request_of_a_callback_that_throws_and_no_othe
 
 // ---- with a core of the test itself: few blocks, and devices that fail ----
 
-enum class Scheduling : uint8_t { sync, async };
+enum class LoopScheduling : uint8_t { sync, async };
 
 /// The bundled model on a given device, with an engine loop.
 class LoopOn {
  public:
-  LoopOn(TinyEngineOptions options, Scheduling scheduling)
+  LoopOn(TinyEngineOptions options, LoopScheduling scheduling)
       : scheduling_(scheduling),
         max_num_tokens_(options.max_num_tokens),
         max_num_reqs_(options.max_num_reqs),
@@ -360,11 +360,11 @@ class LoopOn {
     return {.scheduler = {.max_num_seqs = max_num_reqs_,
                           .max_num_batched_tokens = max_num_tokens_,
                           .max_model_len = 128,
-                          .async_scheduling = scheduling_ == Scheduling::async,
+                          .async_scheduling = scheduling_ == LoopScheduling::async,
                           .vocab_size = static_cast<int>(tiny_.config().vocab_size)}};
   }
 
-  Scheduling scheduling_;
+  LoopScheduling scheduling_;
   int32_t max_num_tokens_;
   int32_t max_num_reqs_;
   tokenizer::Tokenizer tokenizer_;
@@ -377,19 +377,19 @@ bool is_prefix(const Tokens& tokens, const Tokens& of) {
   return tokens.size() <= of.size() && std::equal(tokens.begin(), tokens.end(), of.begin());
 }
 
-class AsyncEngineLoopTest : public ::testing::TestWithParam<Scheduling> {};
+class AsyncEngineLoopTest : public ::testing::TestWithParam<LoopScheduling> {};
 
 INSTANTIATE_TEST_SUITE_P(scheduling,
                          AsyncEngineLoopTest,
-                         ::testing::Values(Scheduling::sync, Scheduling::async),
+                         ::testing::Values(LoopScheduling::sync, LoopScheduling::async),
                          [](const auto& param_info) {
-                           return param_info.param == Scheduling::sync ? "sync" : "async";
+                           return param_info.param == LoopScheduling::sync ? "sync" : "async";
                          });
 
 TEST_P(AsyncEngineLoopTest,
        leaks_no_block_and_changes_no_answer_when_requests_are_aborted_anywhere) {
   constexpr size_t kThreads = 3;
-  constexpr size_t kRequestsPerThread = 100 / kLess;
+  constexpr size_t kRequestsPerThread = 100 / kFewerRequests;
   constexpr int kMaxTokens = 24;
   // 13 usable blocks: four requests of up to 6 blocks do not fit, so some are preempted.
   LoopOn loop({.max_num_tokens = 32, .max_num_reqs = 4, .num_blocks = 14}, GetParam());
@@ -399,7 +399,7 @@ TEST_P(AsyncEngineLoopTest,
   struct Sent {
     size_t prompt = 0;
     bool may_abort = false;
-    Answer answer;
+    StreamedAnswer answer;
   };
   std::array<std::deque<Sent>, kThreads> sent;
   std::vector<std::thread> threads;
@@ -438,7 +438,7 @@ TEST_P(AsyncEngineLoopTest,
   uint64_t num_with_tokens = 0;
   for (std::deque<Sent>& requests : sent) {
     for (Sent& request : requests) {
-      const Answer::Contents& answer = request.answer.wait();
+      const StreamedAnswer::Contents& answer = request.answer.wait();
       const Tokens& whole = expected[request.prompt];
       EXPECT_EQ(answer.broken_rule, "");
       if (!answer.token_ids.empty()) {
@@ -469,7 +469,7 @@ TEST_P(AsyncEngineLoopTest,
   EXPECT_EQ(requests.queue_time.count(), stats.num_finished_length);
   EXPECT_EQ(stats.tokens_per_step.count(), stats.num_steps);
   // With asynchronous scheduling, a running step may still hold the last request.
-  EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam() == Scheduling::async);
+  EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam() == LoopScheduling::async);
   EXPECT_EQ(loop.stop(), "");
 }
 
@@ -477,13 +477,13 @@ TEST_P(AsyncEngineLoopTest, gives_every_request_in_flight_its_last_output_before
   LoopOn loop({.max_num_tokens = 32, .max_num_reqs = 4}, GetParam());
   const std::vector<Tokens> prompts = make_prompts(12);
   for (int num_outputs = 0; num_outputs < 6; ++num_outputs) {
-    std::deque<Answer> answers;
+    std::deque<StreamedAnswer> answers;
     for (const Tokens& prompt : prompts) {
       (void)loop->submit(prompt, greedy(60), answers.emplace_back().callback());
     }
     if (num_outputs > 0) answers.front().wait_for_outputs(num_outputs);
     ASSERT_EQ(loop.stop(), "");
-    for (Answer& answer : answers) {
+    for (StreamedAnswer& answer : answers) {
       // On a busy machine the first requests may already be finished.
       EXPECT_THAT(answer.wait().finish_reason, ::testing::AnyOf("abort", "length"));
       EXPECT_EQ(answer.wait().broken_rule, "");
@@ -498,7 +498,7 @@ struct FailingDeviceCase {
   config::CompilationMode level;
   // Distance between the failing calls: a prime number, so that calls of all kinds fail.
   uint64_t stride;
-  Scheduling scheduling = Scheduling::sync;
+  LoopScheduling scheduling = LoopScheduling::sync;
 };
 
 class FailingDevice : public ::testing::TestWithParam<FailingDeviceCase> {
@@ -516,7 +516,7 @@ class FailingDevice : public ::testing::TestWithParam<FailingDeviceCase> {
   }
   static void submit_all(LoopOn& loop,
                          const std::vector<Tokens>& prompts,
-                         std::deque<Answer>& answers) {
+                         std::deque<StreamedAnswer>& answers) {
     for (const Tokens& prompt : prompts) {
       (void)loop->submit(prompt, greedy(kMaxTokens), answers.emplace_back().callback());
     }
@@ -530,14 +530,14 @@ TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
   const std::vector<Tokens> expected = loop.alone(prompts, kMaxTokens);
   uint64_t num_errors = 0;
   uint64_t num_failures = 0;
-  for (uint64_t k = 1;; k += GetParam().stride * kLess) {
+  for (uint64_t k = 1;; k += GetParam().stride * kFewerRequests) {
     fake->clear_call_log();
     fake->fail_call(k);
-    std::deque<Answer> answers;
+    std::deque<StreamedAnswer> answers;
     submit_all(loop, prompts, answers);
     size_t num_failed = 0;
     for (size_t i = 0; i < answers.size(); ++i) {
-      const Answer::Contents& answer = answers[i].wait();
+      const StreamedAnswer::Contents& answer = answers[i].wait();
       ASSERT_EQ(answer.broken_rule, "") << "call " << k << ", request " << i;
       if (answer.finish_reason == "error") {
         ++num_failed;
@@ -555,13 +555,13 @@ TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
     const EngineStats stats = loop->stats();
     num_errors += num_failed;
     EXPECT_EQ(stats.num_finished_error, num_errors);
-    EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam().scheduling == Scheduling::async)
+    EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam().scheduling == LoopScheduling::async)
         << "call " << k;
     EXPECT_FALSE(stats.is_dead);
     if (!has_failed) break;
     ++num_failures;
 
-    std::deque<Answer> next;
+    std::deque<StreamedAnswer> next;
     submit_all(loop, prompts, next);
     for (size_t i = 0; i < next.size(); ++i) {
       ASSERT_EQ(next[i].wait().token_ids, expected[i]) << "after call " << k << ", request " << i;
@@ -580,11 +580,11 @@ TEST_P(FailingDevice, that_is_lost_ends_everything_and_every_later_request_at_on
   const std::vector<Tokens> expected = loop.alone(prompts, kMaxTokens);
   for (uint64_t k = 1; k < 40; k += 5) {
     fake->fail_call(k, device::DeviceError::Severity::sticky);
-    std::deque<Answer> answers;
+    std::deque<StreamedAnswer> answers;
     submit_all(loop, prompts, answers);
     size_t num_errors = 0;
     for (size_t i = 0; i < answers.size(); ++i) {
-      const Answer::Contents& answer = answers[i].wait();
+      const StreamedAnswer::Contents& answer = answers[i].wait();
       EXPECT_EQ(answer.broken_rule, "");
       num_errors += static_cast<size_t>(answer.finish_reason == "error");
       if (answer.finish_reason != "error") continue;
@@ -595,7 +595,7 @@ TEST_P(FailingDevice, that_is_lost_ends_everything_and_every_later_request_at_on
     EXPECT_TRUE(loop->stats().is_dead);
     EXPECT_EQ(loop->stats().kv_cache_usage, 0);
 
-    Answer late;
+    StreamedAnswer late;
     (void)loop->submit(prompts[0], greedy(), late.callback());
     EXPECT_EQ(late.wait().finish_reason, "error");
     EXPECT_EQ(late.wait().num_outputs, 1);
@@ -623,7 +623,7 @@ INSTANTIATE_TEST_SUITE_P(
                                         cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
                                         config::CompilationMode::NONE,
                                         11,
-                                        Scheduling::async},
+                                        LoopScheduling::async},
                       FailingDeviceCase{"compiled_piecewise",
                                         cudagraph::CudagraphMode::PIECEWISE,
                                         config::CompilationMode::VLLM_COMPILE,

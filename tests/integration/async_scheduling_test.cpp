@@ -31,9 +31,9 @@ using testing::Tokens;
 
 // ThreadSanitizer makes a step 40 times slower. Races need threads, so fewer requests suffice.
 #ifdef __SANITIZE_THREAD__
-constexpr int kLess = 6;
+constexpr int kFewerSpecs = 6;
 #else
-constexpr int kLess = 1;
+constexpr int kFewerSpecs = 1;
 #endif
 
 enum class Scheduling : uint8_t { sync, async };
@@ -72,7 +72,7 @@ TEST_P(AsyncScheduling, changes_nothing_that_any_request_is_told) {
   Machine machine({.mode = GetParam()});
   Load load(/*seed=*/5, machine.vocab_size());
   std::vector<Spec> specs;
-  for (int i = 0; i < 240 / kLess; ++i) specs.push_back(load.next(i));
+  for (int i = 0; i < 240 / kFewerSpecs; ++i) specs.push_back(load.next(i));
   const auto sync = make_core(machine, Scheduling::sync);
   const auto async = make_core(machine, Scheduling::async);
   const std::vector<Answer> expected = machine.answer(*sync, specs);
@@ -102,7 +102,7 @@ TEST_P(AsyncScheduling, changes_nothing_when_answers_wait_for_the_turn_of_their_
   Machine machine({.mode = GetParam()});
   Load load(/*seed=*/6, machine.vocab_size());
   std::vector<Spec> specs;
-  for (int i = 0; i < 180 / kLess; ++i) {
+  for (int i = 0; i < 180 / kFewerSpecs; ++i) {
     specs.push_back(load.next(i));
     if (i % 3 != 0 && specs.back().constraint_length == 0) specs.back().constraint_length = 9;
   }
@@ -114,7 +114,7 @@ TEST_P(AsyncScheduling, changes_nothing_when_answers_wait_for_the_turn_of_their_
     const auto core = make_core(machine, scheduling, std::chrono::nanoseconds(0));
     const std::vector<Answer> answers = machine.answer(*core, specs);
     for (size_t i = 0; i < specs.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
-    EXPECT_GT(core->counters().postponed_tokens, 100U / kLess);
+    EXPECT_GT(core->counters().postponed_tokens, 100U / kFewerSpecs);
     EXPECT_EQ(core->counters().generation_tokens, unhurried->counters().generation_tokens);
     if (scheduling == Scheduling::sync) {
       EXPECT_EQ(core->counters().dropped_tokens, 0U);

@@ -21,12 +21,12 @@ using cudagraph::CudagraphRuntimeMode;
 using cudagraph::DispatchReason;
 using Tokens = std::vector<int32_t>;
 
-struct Load {
+struct CascadeLoad {
   size_t prefix_len;
   size_t num_prompts;
 };
 
-EngineArgs arguments(const std::string& mode, const Load& load) {
+EngineArgs arguments(const std::string& mode, const CascadeLoad& load) {
   EngineArgs args;
   args.model = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   args.hf_overrides = {{"max_position_embeddings", 16384}};
@@ -37,7 +37,7 @@ EngineArgs arguments(const std::string& mode, const Load& load) {
   return args;
 }
 
-Tokens some_tokens(size_t count, uint32_t seed) {
+Tokens cascade_tokens(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   Tokens tokens(count);
   for (int32_t& token : tokens) token = static_cast<int32_t>(100 + random() % 400);
@@ -45,12 +45,12 @@ Tokens some_tokens(size_t count, uint32_t seed) {
 }
 
 /// Prompts with the same beginning and endings of different lengths.
-std::vector<Tokens> make_prompts(const Load& load) {
-  const Tokens prefix = some_tokens(load.prefix_len, 1);
+std::vector<Tokens> make_prompts(const CascadeLoad& load) {
+  const Tokens prefix = cascade_tokens(load.prefix_len, 1);
   std::vector<Tokens> prompts;
   for (size_t i = 0; i < load.num_prompts; ++i) {
     Tokens prompt = prefix;
-    const Tokens tail = some_tokens(1 + i * 7 % 40, static_cast<uint32_t>(10 + i));
+    const Tokens tail = cascade_tokens(1 + i * 7 % 40, static_cast<uint32_t>(10 + i));
     prompt.insert(prompt.end(), tail.begin(), tail.end());
     prompts.push_back(std::move(prompt));
   }
@@ -62,7 +62,7 @@ sampling::SamplingParams params_of(int32_t max_tokens) {
 }
 
 /// The answers to all prompts, after another request has put the prefix into the cache.
-std::vector<api::RequestOutput> answers(LLM& llm, const Load& load) {
+std::vector<api::RequestOutput> answers(LLM& llm, const CascadeLoad& load) {
   const std::vector<Tokens> prompts = make_prompts(load);
   (void)llm.generate_token_ids(std::span(prompts).first(1), params_of(1));
   return llm.generate_token_ids(prompts, params_of(12));
@@ -81,8 +81,9 @@ void expect_equal(const std::vector<api::RequestOutput>& actual,
 uint64_t num_cascade_steps(LLM& llm) { return llm.loaded().runner->num_cascade_steps(); }
 
 TEST(CascadeAttention, changes_no_bit_of_an_answer_and_runs_in_pieces) {
-  for (const Load& load : {Load{1024, 8}, Load{2048, 16}, Load{8192, 64}}) {
-    SCOPED_TRACE(testing::Message() << load.num_prompts << " x " << load.prefix_len);
+  for (const CascadeLoad& load :
+       {CascadeLoad{1024, 8}, CascadeLoad{2048, 16}, CascadeLoad{8192, 64}}) {
+    SCOPED_TRACE(::testing::Message() << load.num_prompts << " x " << load.prefix_len);
     EngineArgs args = arguments("FULL_AND_PIECEWISE", load);
     LLM cascade(args);
     args.disable_cascade_attn = true;
@@ -99,7 +100,7 @@ TEST(CascadeAttention, changes_no_bit_of_an_answer_and_runs_in_pieces) {
 }
 
 TEST(CascadeAttention, runs_eagerly_in_modes_without_pieces) {
-  const Load load = {1024, 8};
+  const CascadeLoad load = {1024, 8};
   for (const char* mode : {"FULL", "NONE", "FULL_DECODE_ONLY"}) {
     SCOPED_TRACE(mode);
     EngineArgs args = arguments(mode, load);
@@ -115,7 +116,7 @@ TEST(CascadeAttention, runs_eagerly_in_modes_without_pieces) {
 }
 
 TEST(CascadeAttention, changes_no_bit_with_eight_bit_caches_chunked_prompts_and_other_backends) {
-  const Load load = {512, 12};
+  const CascadeLoad load = {512, 12};
   for (const auto& [backend, cache] : {std::pair{"TRITON_ATTN", "fp8"},
                                        std::pair{"FLASH_ATTN", "auto"},
                                        std::pair{"UNIFIED", "int8_per_token_head"}}) {
@@ -134,7 +135,7 @@ TEST(CascadeAttention, changes_no_bit_with_eight_bit_caches_chunked_prompts_and_
 }
 
 TEST(CascadeAttention, is_not_used_by_requests_without_a_common_prefix_nor_by_plans) {
-  const Load load = {512, 12};
+  const CascadeLoad load = {512, 12};
   LLM llm(arguments("FULL_AND_PIECEWISE", load));
   std::vector<Tokens> prompts = make_prompts(load);
   (void)llm.generate_token_ids(std::span(prompts).first(1), params_of(1));

@@ -62,7 +62,7 @@ bool is_mtp(Head head) {
 }
 bool is_eagle(Head head) { return head == Head::eagle || head == Head::repeating_eagle; }
 
-constexpr int32_t kNumDrafts = 4;
+constexpr int32_t kNumHeadDrafts = 4;
 
 std::string name_of(Head head) {
   constexpr std::array kNames = {"trained",
@@ -129,7 +129,7 @@ weights::DraftHeadConfig head_config(Head head) {
 testing::MachineOptions machine_options(Head head, testing::MachineOptions options = {}) {
   if (is_mtp(head)) options.config = mtp_target(head);
   if (is_qwen_mtp(head)) options.num_state_snapshots = 8;
-  options.num_speculative_tokens = kNumDrafts;
+  options.num_speculative_tokens = kNumHeadDrafts;
   options.auxiliary = models::auxiliary_states(head_config(head));
   return options;
 }
@@ -178,7 +178,7 @@ class HeadEngine {
                  {.max_num_reqs = Machine::kMaxNumReqs,
                   .max_num_tokens = Machine::kMaxNumTokens,
                   .max_model_len = 160,
-                  .num_speculative_tokens = kNumDrafts,
+                  .num_speculative_tokens = kNumHeadDrafts,
                   .num_main_blocks = options.num_blocks}) {}
 
   [[nodiscard]] HeadDrafter& drafter() noexcept { return drafter_; }
@@ -218,8 +218,8 @@ class HeadEngine {
         .max_num_tokens = Machine::kMaxNumTokens,
         .max_num_reqs = Machine::kMaxNumReqs,
         .num_blocks = HeadDrafter::num_blocks(
-            options.num_blocks, Machine::kMaxNumReqs, kNumDrafts, TinyEngine::kBlockSize),
-        .num_speculative_tokens = kNumDrafts,
+            options.num_blocks, Machine::kMaxNumReqs, kNumHeadDrafts, TinyEngine::kBlockSize),
+        .num_speculative_tokens = kNumHeadDrafts,
         .dtype = options.dtype,
         .attention = options.attention,
         .make_model =
@@ -250,7 +250,7 @@ class HeadEngine {
   HeadDrafter drafter_;
 };
 
-std::vector<Spec> make_specs(uint32_t seed, int count) {
+std::vector<Spec> make_head_specs(uint32_t seed, int count) {
   Load load(seed, 1024);
   std::vector<Spec> specs;
   for (int i = 0; i < count; ++i) {
@@ -264,7 +264,7 @@ std::vector<Spec> make_specs(uint32_t seed, int count) {
 void expect_no_change(Head head, const testing::MachineOptions& asked, int count) {
   const testing::MachineOptions options = machine_options(head, asked);
   Machine machine(options);
-  const std::vector<Spec> specs = make_specs(/*seed=*/5, count);
+  const std::vector<Spec> specs = make_head_specs(/*seed=*/5, count);
   const std::vector<Answer> expected = plain_answers(machine, specs);
   HeadEngine engine(head, machine, options);
   const auto core = machine.make_core(engine.core_options(machine));
@@ -381,7 +381,7 @@ class RecordingDrafter final : public HeadWatch {
 
 // Shared prefixes, chunks, preemption and rejected drafts must leave no trace in the head's cache.
 TEST(DraftHead, gives_the_same_drafts_whatever_its_cache_went_through) {
-  const std::vector<Spec> specs = make_specs(/*seed=*/12, 80);
+  const std::vector<Spec> specs = make_head_specs(/*seed=*/12, 80);
   for (const Head head : {Head::trained, Head::eagle, Head::mtp}) {
     SCOPED_TRACE(name_of(head));
     std::unique_ptr<RecordingDrafter> expected;
@@ -490,7 +490,7 @@ TEST(DraftHead, proposes_what_the_same_head_proposes_in_pytorch) {
     ASSERT_EQ(watch.tokens, tokens);
     if (golden["margin"].get<double>() < 1e-3) continue;
     const auto expected = golden["drafts"].get<Tokens>();
-    EXPECT_EQ(watch.drafts, Tokens(expected.begin(), expected.begin() + kNumDrafts));
+    EXPECT_EQ(watch.drafts, Tokens(expected.begin(), expected.begin() + kNumHeadDrafts));
     ++num_compared;
   }
   EXPECT_GT(num_compared, 15);
@@ -509,7 +509,7 @@ api::EngineArgs mtp_args(const std::string& name) {
   args.dtype = "float32";
   args.max_num_seqs = 3;
   args.num_threads = 1;
-  args.speculative_config = {{"method", "mtp"}, {"num_speculative_tokens", kNumDrafts}};
+  args.speculative_config = {{"method", "mtp"}, {"num_speculative_tokens", kNumHeadDrafts}};
   return args;
 }
 
@@ -527,7 +527,7 @@ TEST_P(QwenMtp, proposes_what_the_same_head_proposes_in_pytorch) {
       void look_at(std::span<const DraftRequest> requests) noexcept override {
         if (!tokens.empty()) return;
         tokens.assign(requests[0].token_ids.begin(), requests[0].token_ids.end());
-        drafts.assign(requests[0].drafts.begin(), requests[0].drafts.begin() + kNumDrafts);
+        drafts.assign(requests[0].drafts.begin(), requests[0].drafts.begin() + kNumHeadDrafts);
       }
     } watch(*loaded.drafter);
     engine::EngineCoreOptions options = api::core_options(loaded, /*caches_prefixes=*/false);
@@ -567,7 +567,7 @@ TEST_P(QwenMtp, changes_no_token_and_uses_all_of_the_checkpoint) {
   // Requests with random prompts, and requests whose first drafts are right.
   std::vector<Tokens> prompts = prompts_before_right_drafts(GetParam());
   ASSERT_FALSE(prompts.empty());
-  for (const Spec& spec : make_specs(/*seed=*/4, 12)) {
+  for (const Spec& spec : make_head_specs(/*seed=*/4, 12)) {
     prompts.push_back(spec.prompt);
     for (int32_t& token : prompts.back()) token %= 96;
   }
@@ -602,7 +602,7 @@ TEST_P(QwenMtp, changes_no_token_and_uses_all_of_the_checkpoint) {
       llm.sleep();
       llm.wake_up();
       EXPECT_EQ(answers_of(llm), expected) << "after a sleep";
-      EXPECT_EQ(slots_of_requests(llm.loaded().report), 3 * (1 + kNumDrafts));
+      EXPECT_EQ(slots_of_requests(llm.loaded().report), 3 * (1 + kNumHeadDrafts));
       const auto& stats = llm.loaded().core->scheduler().speculation_stats();
       EXPECT_GT(stats.num_accepted_tokens, 0U);
       EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens);
@@ -623,7 +623,7 @@ INSTANTIATE_TEST_SUITE_P(families,
 // Such a head gives the same logits as those from which the last token was sampled: it repeats a
 // greedy answer's last token.
 TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
-  std::vector<Spec> specs = make_specs(/*seed=*/21, 30);
+  std::vector<Spec> specs = make_head_specs(/*seed=*/21, 30);
   for (Spec& spec : specs) {
     spec.constraint_length = 0;
     spec.params = {.temperature = 0, .max_tokens = 30, .ignore_eos = true};
@@ -653,7 +653,7 @@ TEST(DraftHead, reads_the_hidden_state_of_the_token_before_the_last) {
 }
 
 TEST(DraftHead, replays_full_graphs_in_all_its_uniform_steps) {
-  std::vector<Spec> specs = make_specs(/*seed=*/9, 30);
+  std::vector<Spec> specs = make_head_specs(/*seed=*/9, 30);
   for (Spec& spec : specs) {
     spec.constraint_length = 0;
     spec.params = {.temperature = 0, .max_tokens = 40, .ignore_eos = true};

@@ -30,17 +30,17 @@ constexpr std::array kModes = {
     "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"};
 constexpr int kVocabSize = 96;
 
-struct Case {
+struct TranslationCase {
   std::vector<int32_t> text;
   std::vector<int32_t> continuation;
   std::vector<float> logits;  // [continuation.size(), kVocabSize]
 };
 
-std::vector<Case> load_cases(const std::string& name) {
+std::vector<TranslationCase> load_cases(const std::string& name) {
   const weights::ModelDirectory folder(testing::golden_folder(name));
   const Json document = parse_json(folder.read_text("golden.json", 1 << 20), "golden.json");
   const weights::SafetensorsFile tensors(folder.open("golden.safetensors"));
-  std::vector<Case> cases;
+  std::vector<TranslationCase> cases;
   for (const Json& entry : document.at("cases")) {
     const std::string tensor = "text_" + std::to_string(cases.size()) + ".logits_f32";
     cases.push_back({.text = entry.at("text").get<std::vector<int32_t>>(),
@@ -69,13 +69,13 @@ sampling::SamplingParams greedy() {
   return {.temperature = 0, .max_tokens = 32, .ignore_eos = true, .logprobs = kVocabSize};
 }
 
-std::vector<std::vector<int32_t>> texts_of(const std::vector<Case>& cases) {
+std::vector<std::vector<int32_t>> texts_of(const std::vector<TranslationCase>& cases) {
   std::vector<std::vector<int32_t>> texts;
-  for (const Case& golden : cases) texts.push_back(golden.text);
+  for (const TranslationCase& golden : cases) texts.push_back(golden.text);
   return texts;
 }
 
-double largest_error(const Case& golden, const RequestOutput& result) {
+double largest_error(const TranslationCase& golden, const RequestOutput& result) {
   double worst = 0;
   for (size_t i = 0; i < golden.continuation.size(); ++i) {
     const auto row = std::span(golden.logits).subspan(i * kVocabSize, kVocabSize);
@@ -89,7 +89,8 @@ double largest_error(const Case& golden, const RequestOutput& result) {
   return worst;
 }
 
-void expect_goldens(const std::vector<Case>& cases, const std::vector<RequestOutput>& results) {
+void expect_goldens(const std::vector<TranslationCase>& cases,
+                    const std::vector<RequestOutput>& results) {
   ASSERT_EQ(results.size(), cases.size());
   for (size_t i = 0; i < cases.size(); ++i) {
     EXPECT_EQ(results[i].output.token_ids, cases[i].continuation)
@@ -105,7 +106,7 @@ class EncoderDecoder : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(EncoderDecoder, texts_of_many_lengths_give_the_golden_tokens_in_all_modes_and_levels) {
-  const std::vector<Case> cases = load_cases(name());
+  const std::vector<TranslationCase> cases = load_cases(name());
   for (const int level : {0, 3}) {
     for (const char* mode : kModes) {
       SCOPED_TRACE(fmt::format("level {}, {}", level, mode));
@@ -118,7 +119,7 @@ TEST_P(EncoderDecoder, texts_of_many_lengths_give_the_golden_tokens_in_all_modes
 }
 
 TEST_P(EncoderDecoder, every_instruction_set_and_backend_gives_the_golden_tokens) {
-  const std::vector<Case> cases = load_cases(name());
+  const std::vector<TranslationCase> cases = load_cases(name());
   std::vector<EngineArgs> variants;
   for (const kernels::Isa isa : kernels::supported_isas(device::detect_cpu_features())) {
     variants.push_back(arguments(name(), "FULL_DECODE_ONLY"));
@@ -139,7 +140,7 @@ TEST_P(EncoderDecoder, every_instruction_set_and_backend_gives_the_golden_tokens
 }
 
 TEST_P(EncoderDecoder, a_text_alone_gives_the_bits_that_it_gives_among_others) {
-  const std::vector<Case> cases = load_cases(name());
+  const std::vector<TranslationCase> cases = load_cases(name());
   LLM llm(arguments(name(), "FULL_DECODE_ONLY"));
   const auto together = llm.generate_token_ids(texts_of(cases), greedy());
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -150,7 +151,7 @@ TEST_P(EncoderDecoder, a_text_alone_gives_the_bits_that_it_gives_among_others) {
 }
 
 TEST_P(EncoderDecoder, decode_steps_replay_full_graphs_and_steps_with_an_encoder_do_not) {
-  const std::vector<Case> cases = load_cases(name());
+  const std::vector<TranslationCase> cases = load_cases(name());
   LLM llm(arguments(name(), "FULL_AND_PIECEWISE"));
   EXPECT_EQ(llm.startup_report().resolved.mode, cudagraph::CudagraphMode::FULL_DECODE_ONLY);
   (void)llm.generate_token_ids(texts_of(cases), greedy());
@@ -160,7 +161,7 @@ TEST_P(EncoderDecoder, decode_steps_replay_full_graphs_and_steps_with_an_encoder
 }
 
 TEST_P(EncoderDecoder, a_small_cache_preempts_requests_and_changes_no_token) {
-  const std::vector<Case> cases = load_cases(name());
+  const std::vector<TranslationCase> cases = load_cases(name());
   EngineArgs args = arguments(name(), "FULL_DECODE_ONLY");
   args.block_size = 4;
   args.num_gpu_blocks_override = 44;
@@ -300,8 +301,8 @@ TEST(EncoderDecoderRequests, the_text_leaves_less_of_a_small_cache_to_the_answer
   EngineArgs args = arguments("encoder_decoder/bart", "FULL_DECODE_ONLY");
   args.num_gpu_blocks_override = 4;
   LLM llm(args);
-  const std::vector<Case> cases = load_cases("encoder_decoder/bart");
-  const Case& golden = cases.at(5);  // 40 tokens: three of the four blocks
+  const std::vector<TranslationCase> cases = load_cases("encoder_decoder/bart");
+  const TranslationCase& golden = cases.at(5);  // 40 tokens: three of the four blocks
   const auto results =
       llm.generate_token_ids(std::vector<std::vector<int32_t>>{golden.text}, greedy());
   // There are 16 positions. Two of them hold the first tokens, and the last token needs none.

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using api::EngineArgs;
-using Outcome = std::variant<cudagraph::DispatcherOptions, std::string>;
+using PlanOutcome = std::variant<cudagraph::DispatcherOptions, std::string>;
 
 std::vector<fs::path> models() {
   std::vector<fs::path> found = {fs::path(source_dir()) / "models/reprise-tiny"};
@@ -121,7 +121,7 @@ class RandomArguments {
 };
 
 template <typename Decide>
-Outcome outcome_of(const Decide& decide) {
+PlanOutcome outcome_of(const Decide& decide) {
   try {
     return decide();
   } catch (const Error& error) {
@@ -129,7 +129,7 @@ Outcome outcome_of(const Decide& decide) {
   }
 }
 
-std::string text_of(const Outcome& outcome) {
+std::string text_of(const PlanOutcome& outcome) {
   if (const auto* error = std::get_if<std::string>(&outcome)) return *error;
   const auto& options = std::get<cudagraph::DispatcherOptions>(outcome);
   return fmt::format("{}, {} mixed sizes, {} decode sizes, piecewise {}",
@@ -147,11 +147,11 @@ TEST(EnginePlan, is_what_the_start_decides_for_500_random_commands) {
   int num_refused = 0;
   for (int i = 0; i < 500; ++i) {
     const EngineArgs args = random.next(all);
-    const Outcome planned = outcome_of([&] {
+    const PlanOutcome planned = outcome_of([&] {
       const api::EnginePlan plan = api::plan_engine(args);
       return config::dispatcher_options(plan.main.inputs, plan.main.resolved);
     });
-    const Outcome started =
+    const PlanOutcome started =
         outcome_of([&] { return api::load_engine(args)->runner->dispatcher().options(); });
     EXPECT_EQ(planned, started) << i << ": " << args.model << " " << args.compilation_config
                                 << " backend " << args.attention_backend << "\n  planned "

@@ -39,7 +39,7 @@ std::filesystem::path source(const char* path) {
   return std::filesystem::path(source_dir()) / path;
 }
 
-EngineArgs arguments() {
+EngineArgs changeable_arguments() {
   EngineArgs args;
   args.model = source("models/reprise-tiny");
   args.max_num_seqs = 8;
@@ -50,7 +50,7 @@ EngineArgs arguments() {
   return args;
 }
 
-sampling::SamplingParams params_of(size_t index) {
+sampling::SamplingParams changed_params_of(size_t index) {
   sampling::SamplingParams params{.temperature = 0, .max_tokens = 24, .ignore_eos = true};
   if (index % 3 == 2) {
     params.temperature = 1;
@@ -60,7 +60,7 @@ sampling::SamplingParams params_of(size_t index) {
 }
 
 /// Prompts of 1 to 90 tokens: some need several steps.
-std::vector<Tokens> make_prompts(size_t count) {
+std::vector<Tokens> changed_prompts(size_t count) {
   std::mt19937 random(5);
   std::vector<Tokens> prompts(count);
   for (size_t i = 0; i < count; ++i) {
@@ -75,24 +75,27 @@ std::vector<Tokens> answers_without_changes(const EngineArgs& args,
   LLM llm(args);
   std::vector<Tokens> answers;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    answers.push_back(
-        llm.generate_token_ids(std::span(&prompts[i], 1), params_of(i)).front().output.token_ids);
+    answers.push_back(llm.generate_token_ids(std::span(&prompts[i], 1), changed_params_of(i))
+                          .front()
+                          .output.token_ids);
   }
   return answers;
 }
 
 /// Clients that ask all the time. Each client sends its own prompts, one after the other.
-class Load {
+class ChangedLoad {
  public:
-  Load(AsyncEngine& engine, const std::vector<Tokens>& prompts, const std::vector<Tokens>& expected)
+  ChangedLoad(AsyncEngine& engine,
+              const std::vector<Tokens>& prompts,
+              const std::vector<Tokens>& expected)
       : engine_(engine), prompts_(prompts), expected_(expected) {
     for (size_t client = 0; client < kClients; ++client) {
       clients_.emplace_back([this, client] { ask(client); });
     }
   }
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
-  ~Load() { (void)end(); }
+  ChangedLoad(const ChangedLoad&) = delete;
+  ChangedLoad& operator=(const ChangedLoad&) = delete;
+  ~ChangedLoad() { (void)end(); }
 
   /// Returns the number of answers.
   size_t end() {
@@ -115,14 +118,15 @@ class Load {
       Tokens tokens;
       bool is_finished = false;
       std::string reason;
-      (void)engine_.submit(prompts_[index], params_of(index), [&](const OutputDelta& delta) {
-        const std::lock_guard lock(mutex);
-        tokens.insert(tokens.end(), delta.token_ids.begin(), delta.token_ids.end());
-        if (!delta.finished) return;
-        is_finished = true;
-        reason = delta.finish_reason + delta.error;
-        changed.notify_one();
-      });
+      (void)engine_.submit(
+          prompts_[index], changed_params_of(index), [&](const OutputDelta& delta) {
+            const std::lock_guard lock(mutex);
+            tokens.insert(tokens.end(), delta.token_ids.begin(), delta.token_ids.end());
+            if (!delta.finished) return;
+            is_finished = true;
+            reason = delta.finish_reason + delta.error;
+            changed.notify_one();
+          });
       std::unique_lock lock(mutex);
       const bool has_ended =
           changed.wait_for(lock, std::chrono::seconds(120), [&] { return is_finished; });
@@ -237,13 +241,13 @@ size_t num_changes(size_t by_default) {
 }
 
 void expect_answers_stay(const EngineArgs& args, size_t count, size_t warm_up) {
-  const std::vector<Tokens> prompts = make_prompts(24);
+  const std::vector<Tokens> prompts = changed_prompts(24);
   const std::vector<Tokens> expected = answers_without_changes(args, prompts);
   AsyncEngine engine(args);
   std::mt19937 random(11);
   size_t num_busy = 0;
   const auto change_often = [&](size_t times) {
-    Load load(engine, prompts, expected);
+    ChangedLoad load(engine, prompts, expected);
     for (size_t i = 0; i < times; ++i) {
       const Json json = random_change(random, engine);
       SCOPED_TRACE(json.dump());
@@ -300,18 +304,19 @@ void expect_answers_stay(const EngineArgs& args, size_t count, size_t warm_up) {
 
 TEST(GraphChanges, many_under_load_lose_no_request_change_no_token_and_leave_nothing) {
   const size_t count = num_changes(60);
-  expect_answers_stay(
-      arguments(), count - std::min<size_t>(count / 2, 50), std::min<size_t>(count / 2, 50));
+  expect_answers_stay(changeable_arguments(),
+                      count - std::min<size_t>(count / 2, 50),
+                      std::min<size_t>(count / 2, 50));
 }
 
 TEST(GraphChanges, change_no_token_at_level_0) {
-  EngineArgs args = arguments();
+  EngineArgs args = changeable_arguments();
   args.compilation_config["mode"] = 0;
   expect_answers_stay(args, 12, 4);
 }
 
 TEST(GraphChanges, change_no_token_while_the_next_step_is_computed) {
-  EngineArgs args = arguments();
+  EngineArgs args = changeable_arguments();
   args.async_scheduling = true;
   expect_answers_stay(args, 16, 8);
 }
@@ -321,7 +326,7 @@ TEST(GraphChanges, change_no_token_with_drafts) {
                                       {"draft_model", "models/reprise-tiny"},
                                       {"eagle3", "models/reprise-tiny-eagle3"}}) {
     SCOPED_TRACE(method);
-    EngineArgs args = arguments();
+    EngineArgs args = changeable_arguments();
     args.speculative_config = {{"method", method}, {"num_speculative_tokens", 2}};
     if (*model != '\0') args.speculative_config["model"] = source(model).string();
     expect_answers_stay(args, 6, 4);
@@ -331,7 +336,7 @@ TEST(GraphChanges, change_no_token_with_drafts) {
 // --- one change ---
 
 TEST(GraphChanges, keep_what_both_plans_have_and_give_the_rest_back) {
-  AsyncEngine engine(arguments());
+  AsyncEngine engine(changeable_arguments());
   const Json before = engine.graphs();
   const std::vector<std::string> captured = keys_in(before, "captured");
   ASSERT_EQ(captured.size(), before["keys"].size());
@@ -354,7 +359,7 @@ TEST(GraphChanges, keep_what_both_plans_have_and_give_the_rest_back) {
 
 TEST(GraphChanges, are_resolved_and_refused_as_at_a_start) {
   const auto at_start = [](const Json& compilation) -> std::string {
-    EngineArgs args = arguments();
+    EngineArgs args = changeable_arguments();
     args.compilation_config.update(compilation);
     try {
       LLM llm(args);
@@ -366,7 +371,7 @@ TEST(GraphChanges, are_resolved_and_refused_as_at_a_start) {
     }
   };
   const auto while_running = [](const Json& compilation) -> std::string {
-    AsyncEngine engine(arguments());
+    AsyncEngine engine(changeable_arguments());
     try {
       const Json answer = change(engine, compilation);
       wait_until_done(engine);
@@ -409,7 +414,7 @@ TEST(GraphChanges, that_need_a_restart_are_refused_by_name) {
 }
 
 TEST(GraphChanges, quarantine_a_key_and_capture_it_anew_before_it_is_replayed) {
-  AsyncEngine engine(arguments());
+  AsyncEngine engine(changeable_arguments());
   const std::string key = keys_in(engine.graphs(), "captured").back();
   EXPECT_EQ(change(engine, {{"quarantine", key}})["given_back"], 1);
   EXPECT_EQ(keys_in(engine.graphs(), "quarantined"), std::vector{key});
@@ -430,7 +435,7 @@ TEST(GraphChanges, quarantine_a_key_and_capture_it_anew_before_it_is_replayed) {
 }
 
 TEST(GraphChanges, verify_every_graph_at_the_level_that_is_shown) {
-  EngineArgs args = arguments();
+  EngineArgs args = changeable_arguments();
   args.verify_graphs = "off";
   AsyncEngine engine(args);
   const size_t num_keys = engine.graphs()["keys"].size();
@@ -443,29 +448,29 @@ TEST(GraphChanges, verify_every_graph_at_the_level_that_is_shown) {
 }
 
 TEST(GraphChanges, check_replays_from_then_on) {
-  AsyncEngine engine(arguments());
-  const std::vector<Tokens> prompts = make_prompts(12);
-  const std::vector<Tokens> expected = answers_without_changes(arguments(), prompts);
+  AsyncEngine engine(changeable_arguments());
+  const std::vector<Tokens> prompts = changed_prompts(12);
+  const std::vector<Tokens> expected = answers_without_changes(changeable_arguments(), prompts);
   (void)change(engine, {{"shadow_check_rate", 1}});
   wait_until_done(engine);
-  Load load(engine, prompts, expected);
+  ChangedLoad load(engine, prompts, expected);
   while (load.num_answers() < 6 && !HasFailure()) std::this_thread::yield();
   (void)load.end();
   EXPECT_GT(engine.stats().shadow.num_checks, 10U);
   EXPECT_EQ(engine.stats().shadow.num_differences, 0U);
   (void)change(engine, {{"shadow_check_rate", 0}});
   const uint64_t checks = engine.stats().shadow.num_checks;
-  Load more(engine, prompts, expected);
+  ChangedLoad more(engine, prompts, expected);
   while (more.num_answers() < 6 && !HasFailure()) std::this_thread::yield();
   (void)more.end();
   EXPECT_EQ(engine.stats().shadow.num_checks, checks);
 }
 
 TEST(GraphChanges, wait_for_the_one_that_captures_and_for_a_sleeping_engine) {
-  AsyncEngine engine(arguments());
-  const std::vector<Tokens> prompts = make_prompts(24);
-  const std::vector<Tokens> expected = answers_without_changes(arguments(), prompts);
-  Load load(engine, prompts, expected);
+  AsyncEngine engine(changeable_arguments());
+  const std::vector<Tokens> prompts = changed_prompts(24);
+  const std::vector<Tokens> expected = answers_without_changes(changeable_arguments(), prompts);
+  ChangedLoad load(engine, prompts, expected);
   while (load.num_answers() < 2 && !HasFailure()) std::this_thread::yield();
   // The same sizes are captured again, with a budget of nearly nothing.
   const Json slow = {{"verify_graphs", "strict"}, {"capture_budget_ms", 0.01}};
@@ -485,11 +490,11 @@ TEST(GraphChanges, wait_for_the_one_that_captures_and_for_a_sleeping_engine) {
 }
 
 TEST(GraphChanges, rest_while_the_engine_sleeps) {
-  AsyncEngine engine(arguments());
-  const std::vector<Tokens> prompts = make_prompts(12);
-  const std::vector<Tokens> expected = answers_without_changes(arguments(), prompts);
+  AsyncEngine engine(changeable_arguments());
+  const std::vector<Tokens> prompts = changed_prompts(12);
+  const std::vector<Tokens> expected = answers_without_changes(changeable_arguments(), prompts);
   {
-    Load load(engine, prompts, expected);
+    ChangedLoad load(engine, prompts, expected);
     while (load.num_answers() < 2 && !HasFailure()) std::this_thread::yield();
     (void)change(engine, {{"verify_graphs", "strict"}, {"capture_budget_ms", 0.01}});
     EXPECT_EQ(engine.graphs()["last_change"]["state"], "capturing");
@@ -505,7 +510,7 @@ TEST(GraphChanges, rest_while_the_engine_sleeps) {
 }
 
 TEST(GraphChanges, keep_to_their_budget_while_requests_run) {
-  const std::unique_ptr<api::LoadedEngine> loaded = api::load_engine(arguments());
+  const std::unique_ptr<api::LoadedEngine> loaded = api::load_engine(changeable_arguments());
   api::GraphChanges changes(*loaded);
   constexpr double kBudgetMs = 0.01;  // far less than a capture takes
   (void)changes.begin(
@@ -531,9 +536,9 @@ TEST(GraphChanges, keep_to_their_budget_while_requests_run) {
 }
 
 TEST(GraphChanges, look_into_a_graph_of_an_engine_without_requests) {
-  AsyncEngine engine(arguments());
-  const std::vector<Tokens> prompts = make_prompts(12);
-  const std::vector<Tokens> expected = answers_without_changes(arguments(), prompts);
+  AsyncEngine engine(changeable_arguments());
+  const std::vector<Tokens> prompts = changed_prompts(12);
+  const std::vector<Tokens> expected = answers_without_changes(changeable_arguments(), prompts);
   const std::string key = keys_in(engine.graphs(), "captured").back();
   const size_t num_keys = engine.graphs()["keys"].size();
   for (int round = 0; round < 2; ++round) {
@@ -544,7 +549,7 @@ TEST(GraphChanges, look_into_a_graph_of_an_engine_without_requests) {
     EXPECT_EQ(keys_in(engine.graphs(), "captured").size(), num_keys);
   }
   EXPECT_THROW((void)engine.profile_graph("FULL:12345"), InvalidArgument);
-  Load load(engine, prompts, expected);
+  ChangedLoad load(engine, prompts, expected);
   while (load.num_answers() < 12 && !HasFailure()) {
     try {
       (void)engine.profile_graph(key);
@@ -557,12 +562,12 @@ TEST(GraphChanges, look_into_a_graph_of_an_engine_without_requests) {
 }
 
 TEST(GraphChanges, leave_no_gap_in_strict_mode) {
-  EngineArgs args = arguments();
+  EngineArgs args = changeable_arguments();
   args.strict_graphs = true;
   AsyncEngine engine(args);
-  const std::vector<Tokens> prompts = make_prompts(24);
-  const std::vector<Tokens> expected = answers_without_changes(arguments(), prompts);
-  Load load(engine, prompts, expected);
+  const std::vector<Tokens> prompts = changed_prompts(24);
+  const std::vector<Tokens> expected = answers_without_changes(changeable_arguments(), prompts);
+  ChangedLoad load(engine, prompts, expected);
   for (const char* mode : {"FULL", "PIECEWISE", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"}) {
     const size_t before = load.num_answers();
     EXPECT_EQ(change(engine, {{"cudagraph_mode", mode}})["state"], "done");
@@ -577,7 +582,7 @@ TEST(GraphChanges, leave_no_gap_in_strict_mode) {
 TEST(GraphChanges, of_several_ranks_are_refused_by_name) {
   // The refusal comes from the options, so one rank that is told of a second rank is enough for
   // this test.
-  const std::unique_ptr<api::LoadedEngine> loaded = api::load_engine(arguments());
+  const std::unique_ptr<api::LoadedEngine> loaded = api::load_engine(changeable_arguments());
   api::GraphChanges changes(*loaded);
   loaded->args.data_parallel_size = 2;
   try {

@@ -88,11 +88,11 @@ TEST(GraphProfile, has_the_bytes_that_follow_from_the_shapes) {
   const GraphProfile profile = profile_of(engine, CudagraphRuntimeMode::FULL, kFourDecodes);
   EXPECT_EQ(profile.num_reqs, 4);
   EXPECT_EQ(profile.context_len, 32);
-  constexpr uint64_t kTokens = 4;
-  const uint64_t hidden_rows = kTokens * kHidden * kBf16;
+  constexpr uint64_t kStepTokens = 4;
+  const uint64_t hidden_rows = kStepTokens * kHidden * kBf16;
 
   const ProfiledNode& embedding = node_with(profile, "embed_tokens", false);
-  EXPECT_EQ(embedding.bytes_read(), hidden_rows + kTokens * sizeof(int32_t));
+  EXPECT_EQ(embedding.bytes_read(), hidden_rows + kStepTokens * sizeof(int32_t));
   EXPECT_EQ(embedding.bytes_written(), hidden_rows);
   EXPECT_EQ(embedding.layer, std::nullopt);
 
@@ -103,23 +103,23 @@ TEST(GraphProfile, has_the_bytes_that_follow_from_the_shapes) {
   const ProfiledNode& up = node_with(profile, "layers.0.mlp.gate_proj+up_proj", false);
   EXPECT_EQ(memory_of(up, "gate_proj").bytes, 2 * kIntermediate * kHidden * kBf16);
   EXPECT_EQ(up.bytes_read(), 2 * kIntermediate * kHidden * kBf16 + hidden_rows);
-  EXPECT_EQ(up.bytes_written(), kTokens * 2 * kIntermediate * kBf16);
+  EXPECT_EQ(up.bytes_written(), kStepTokens * 2 * kIntermediate * kBf16);
   EXPECT_EQ(up.layer, 0);
 
   // Each token writes one row of keys, and its attention reads its whole context.
   const uint64_t row = kKvHeads * kHeadDim * kBf16;
   const ProfiledNode& written = node_with(profile, "KV cache, keys of layer 1", true);
-  EXPECT_EQ(memory_of(written, "KV cache, keys").bytes, kTokens * row);
-  EXPECT_EQ(memory_of(written, "KV cache, values").bytes, kTokens * row);
+  EXPECT_EQ(memory_of(written, "KV cache, keys").bytes, kStepTokens * row);
+  EXPECT_EQ(memory_of(written, "KV cache, values").bytes, kStepTokens * row);
   const ProfiledNode& attention = node_with(profile, "KV cache, keys of layer 1", false);
-  EXPECT_EQ(memory_of(attention, "KV cache, keys").bytes, kTokens * (32 + 1) * row);
-  EXPECT_EQ(memory_of(attention, "KV cache, values").bytes, kTokens * (32 + 1) * row);
-  EXPECT_EQ(attention.bytes_written(), kTokens * kHeads * kHeadDim * kBf16);
+  EXPECT_EQ(memory_of(attention, "KV cache, keys").bytes, kStepTokens * (32 + 1) * row);
+  EXPECT_EQ(memory_of(attention, "KV cache, values").bytes, kStepTokens * (32 + 1) * row);
+  EXPECT_EQ(attention.bytes_written(), kStepTokens * kHeads * kHeadDim * kBf16);
   EXPECT_EQ(attention.layer, 1);
 
   // A row of the table is as long as a head, in float32.
   const ProfiledNode& rope = node_with(profile, "rope_table", false);
-  EXPECT_EQ(memory_of(rope, "rope_table").bytes, kTokens * kHeadDim * sizeof(float));
+  EXPECT_EQ(memory_of(rope, "rope_table").bytes, kStepTokens * kHeadDim * sizeof(float));
 
   const ProfiledNode& last = node_with(profile, "lm_head", false);
   EXPECT_EQ(last.layer, std::nullopt);

@@ -70,14 +70,14 @@ TEST(GraphTrial, what_a_warm_up_left_in_the_null_block_is_told_and_undone) {
 }
 
 // Mode, and draft tokens of a request.
-using Case = std::pair<CudagraphMode, int32_t>;
+using TrialCase = std::pair<CudagraphMode, int32_t>;
 
 TEST(GraphTrial, every_attention_backend_keeps_the_rules_with_and_without_drafts) {
   for (const attention::BackendInfo& backend : attention::attention_backends()) {
     if (backend.kind != attention::AttentionKind::key_value) continue;
-    for (const auto& [mode, num_drafts] : {Case{CudagraphMode::FULL_AND_PIECEWISE, 0},
-                                           Case{CudagraphMode::FULL_AND_PIECEWISE, 2},
-                                           Case{CudagraphMode::FULL, 0}}) {
+    for (const auto& [mode, num_drafts] : {TrialCase{CudagraphMode::FULL_AND_PIECEWISE, 0},
+                                           TrialCase{CudagraphMode::FULL_AND_PIECEWISE, 2},
+                                           TrialCase{CudagraphMode::FULL, 0}}) {
       if (mode == CudagraphMode::FULL && backend.support == cudagraph::AttentionCGSupport::NEVER) {
         continue;  // the resolution refuses it
       }

@@ -87,7 +87,7 @@ EngineArgs arguments(const std::string& kv_cache_dtype) {
   return args;
 }
 
-Tokens some_tokens(size_t count, uint32_t seed) {
+Tokens prompt_tokens(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   Tokens tokens(count);
   for (int32_t& token : tokens) token = static_cast<int32_t>(100 + random() % 400);
@@ -107,11 +107,11 @@ std::vector<Tokens> tokens_of(const std::vector<api::RequestOutput>& answers) {
 }
 
 TEST_P(EachCacheType, gives_the_same_tokens_from_cached_prefixes_and_after_preemption) {
-  const Tokens stem = some_tokens(40, 1);
+  const Tokens stem = prompt_tokens(40, 1);
   std::vector<Tokens> prompts;
   for (uint32_t i = 0; i < 8; ++i) {
     Tokens prompt = stem;
-    for (int32_t token : some_tokens(3 + i, 10 + i)) prompt.push_back(token);
+    for (int32_t token : prompt_tokens(3 + i, 10 + i)) prompt.push_back(token);
     prompts.push_back(prompt);
   }
 
@@ -158,7 +158,7 @@ TEST_P(EachCacheType, chooses_the_tokens_of_a_cache_of_numbers_where_the_margin_
   const float margin = GetParam() == "fp8_e5m2" ? 1.0F : 0.5F;
   int compared = 0;
   for (uint32_t seed = 0; seed < 10; ++seed) {
-    const Tokens prompt = some_tokens(30, seed);
+    const Tokens prompt = prompt_tokens(30, seed);
     const auto want = numbers.generate_token_ids(std::span(&prompt, 1), greedy(24)).front();
     const auto got = llm.generate_token_ids(std::span(&prompt, 1), greedy(24)).front();
     for (size_t i = 0; i < want.output.token_ids.size(); ++i) {

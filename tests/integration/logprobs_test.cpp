@@ -24,17 +24,17 @@ using testing::TinyEngine;
 constexpr double kTolerance = 5e-4;
 constexpr int kNumTop = 3;
 
-struct Answer {
+struct ScoredAnswer {
   std::vector<PositionLogprobs> prompt;
   std::vector<PositionLogprobs> output;
   std::vector<int32_t> token_ids;
 };
 
-struct Machine {
-  explicit Machine(const std::string& model,
-                   CudagraphMode mode,
-                   CompilationMode level,
-                   int64_t num_blocks = 64)
+struct ScoringMachine {
+  explicit ScoringMachine(const std::string& model,
+                          CudagraphMode mode,
+                          CompilationMode level,
+                          int64_t num_blocks = 64)
       : tiny({.mode = mode,
               .level = level,
               .max_num_tokens = 16,
@@ -52,9 +52,9 @@ struct Machine {
     for (const auto& record : tiny.runner().capture({}).records) EXPECT_EQ(record.failure, "");
   }
 
-  std::vector<Answer> answer(const std::vector<GoldenCase>& cases) {
+  std::vector<ScoredAnswer> answer(const std::vector<GoldenCase>& cases) {
     std::map<uint64_t, size_t> index_of;
-    std::vector<Answer> answers(cases.size());
+    std::vector<ScoredAnswer> answers(cases.size());
     for (const GoldenCase& golden : cases) {
       const size_t index = index_of.size();
       index_of[static_cast<uint64_t>(core.add_request(
@@ -64,7 +64,7 @@ struct Machine {
     }
     while (core.has_unfinished_requests()) {
       for (const auto& update : core.step()) {
-        Answer& answer = answers[index_of.at(static_cast<uint64_t>(update.request->id()))];
+        ScoredAnswer& answer = answers[index_of.at(static_cast<uint64_t>(update.request->id()))];
         if (update.new_token_id) {
           answer.token_ids.push_back(*update.new_token_id);
           answer.output.push_back(
@@ -106,7 +106,8 @@ void expect_position(const PositionLogprobs& found, std::span<const float> logit
   }
 }
 
-void expect_as_golden(const std::vector<Answer>& answers, const std::vector<GoldenCase>& cases) {
+void expect_as_golden(const std::vector<ScoredAnswer>& answers,
+                      const std::vector<GoldenCase>& cases) {
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE("prompt " + std::to_string(i));
     const GoldenCase& golden = cases[i];
@@ -131,7 +132,7 @@ TEST(Logprobs, of_prompts_and_first_tokens_are_those_of_transformers_in_every_mo
                                  CudagraphMode::FULL_AND_PIECEWISE}) {
         SCOPED_TRACE(std::string(model) + " " + std::string(to_string(mode)) + " level " +
                      std::to_string(static_cast<int>(level)));
-        Machine machine(model, mode, level);
+        ScoringMachine machine(model, mode, level);
         expect_as_golden(machine.answer(cases), cases);
         if (mode != CudagraphMode::NONE) {
           EXPECT_GT(machine.core.ledger().steps(DispatchReason::more_logits_rows), 0U);
@@ -143,14 +144,14 @@ TEST(Logprobs, of_prompts_and_first_tokens_are_those_of_transformers_in_every_mo
 
 TEST(Logprobs, do_not_depend_on_preemptions) {
   const std::vector<GoldenCase> cases = testing::load_goldens("tiny-llama");
-  Machine roomy("tiny-llama", CudagraphMode::FULL_AND_PIECEWISE, CompilationMode::NONE);
-  Machine tight("tiny-llama", CudagraphMode::FULL_AND_PIECEWISE, CompilationMode::NONE, 6);
+  ScoringMachine roomy("tiny-llama", CudagraphMode::FULL_AND_PIECEWISE, CompilationMode::NONE);
+  ScoringMachine tight("tiny-llama", CudagraphMode::FULL_AND_PIECEWISE, CompilationMode::NONE, 6);
   // Runs the cases twice, so that the small cache must take blocks from a request whose prompt was
   // computed.
   std::vector<GoldenCase> twice = cases;
   twice.insert(twice.end(), cases.begin(), cases.end());
-  const std::vector<Answer> wanted = roomy.answer(twice);
-  const std::vector<Answer> found = tight.answer(twice);
+  const std::vector<ScoredAnswer> wanted = roomy.answer(twice);
+  const std::vector<ScoredAnswer> found = tight.answer(twice);
   EXPECT_GT(tight.core.scheduler().num_preemptions(), 0);
   expect_as_golden(found, twice);
   for (size_t i = 0; i < twice.size(); ++i) {

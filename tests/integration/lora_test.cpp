@@ -362,19 +362,20 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
 
 // sglang#26930: texts became nonsense after a hundred tokens, but only with graphs.
 TEST_F(Lora, beside_packed_experts_has_the_bits_of_eager_steps_for_120_tokens) {
-  constexpr const char* kConfig = R"({
+  constexpr const char* kLoraConfig = R"({
     "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
     "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
     "vocab_size": 97, "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
     "hidden_act": "silu"})";
-  const weights::ModelConfig config = weights::parse_model_config(kConfig, "config.json").config;
+  const weights::ModelConfig config =
+      weights::parse_model_config(kLoraConfig, "config.json").config;
   const weights::QuantizingWeights weights(std::make_unique<weights::DummyWeights>(config, 7),
                                            weights::LoadQuantization::int4);
   const auto texts = [&](CudagraphMode mode) {
     TinyEngine engine({.mode = mode,
                        .lora = {.max_loras = 2},
-                       .config = kConfig,
+                       .config = kLoraConfig,
                        .weights = &weights,
                        .weight_families = WeightFamilies::all()});
     EXPECT_EQ(engine.parameters().unpacked_experts(), "");

@@ -35,7 +35,8 @@ using testing::TinyEngine;
 using testing::TinyEngineOptions;
 using Tokens = std::vector<int32_t>;
 
-TinyEngineOptions options_of(CudagraphMode mode, CompilationMode level = CompilationMode::NONE) {
+TinyEngineOptions measured_options(CudagraphMode mode,
+                                   CompilationMode level = CompilationMode::NONE) {
   TinyEngineOptions options{.mode = mode, .level = level};
   options.compilation.capture_size_rule = CaptureSizeRule::measured;
   return options;
@@ -66,7 +67,7 @@ class MeasuredSizes : public ::testing::TestWithParam<std::tuple<CudagraphMode, 
 TEST_P(MeasuredSizes, give_the_bits_of_eager_steps_whatever_keys_are_kept) {
   const auto [mode, level] = GetParam();
   for (uint32_t seed = 0; seed < 4; ++seed) {
-    TinyEngine engine(options_of(mode, level));
+    TinyEngine engine(measured_options(mode, level));
     const LadderReport dropped = drop_at_random(engine.runner().dispatcher(), seed);
     const cudagraph::CaptureReport report = engine.runner().capture({}, &dropped);
     ASSERT_EQ(report.num_captured(), dropped.num_kept());
@@ -104,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                          });
 
 TEST(MeasuredSizes, leave_the_memory_of_the_graphs_that_are_kept) {
-  TinyEngineOptions options = options_of(CudagraphMode::FULL_AND_PIECEWISE);
+  TinyEngineOptions options = measured_options(CudagraphMode::FULL_AND_PIECEWISE);
   options.max_num_tokens = 512;
   TinyEngine measures(options);
   const cudagraph::CaptureReport report = measures.runner().capture({});
@@ -122,7 +123,7 @@ TEST(MeasuredSizes, leave_the_memory_of_the_graphs_that_are_kept) {
 TEST(MeasuredSizes, do_not_touch_the_cache_while_they_are_timed) {
   for (const std::string& config :
        {std::string(testing::kTinyQwen3Config), std::string(testing::kTinyBambaConfig)}) {
-    TinyEngineOptions options = options_of(CudagraphMode::FULL_AND_PIECEWISE);
+    TinyEngineOptions options = measured_options(CudagraphMode::FULL_AND_PIECEWISE);
     options.max_num_tokens = 16;
     options.config = config;
     TinyEngine engine(options);

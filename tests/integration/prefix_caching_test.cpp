@@ -20,7 +20,7 @@ using Tokens = std::vector<int32_t>;
 
 constexpr int kBlockSize = 16;
 
-EngineArgs arguments(const std::string& mode, bool enable_prefix_caching) {
+EngineArgs cached_arguments(const std::string& mode, bool enable_prefix_caching) {
   EngineArgs args;
   args.model = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   args.enable_prefix_caching = enable_prefix_caching;
@@ -70,8 +70,8 @@ api::RequestOutput run(LLM& llm, const Tokens& prompt, const sampling::SamplingP
 class EachMode : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EachMode, cached_prefixes_change_no_bit_of_an_answer) {
-  LLM cached(arguments(GetParam(), true));
-  LLM plain(arguments(GetParam(), false));
+  LLM cached(cached_arguments(GetParam(), true));
+  LLM plain(cached_arguments(GetParam(), false));
   const std::vector<Tokens> prompts = make_prompts();
   int64_t num_cached_tokens = 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -90,8 +90,8 @@ TEST_P(EachMode, cached_prefixes_change_no_bit_of_an_answer) {
 }
 
 TEST_P(EachMode, answers_are_cached_too_and_a_batch_shares_its_stem) {
-  LLM cached(arguments(GetParam(), true));
-  LLM plain(arguments(GetParam(), false));
+  LLM cached(cached_arguments(GetParam(), true));
+  LLM plain(cached_arguments(GetParam(), false));
   const Tokens prompt = some_tokens(30, 5);
   Tokens longer = prompt;
   const Tokens answer = run(cached, prompt, params_of(0)).output.token_ids;
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(PrefixCaching,
                          [](const auto& test) { return test.param; });
 
 TEST(PrefixCaching, prompts_whose_logprobs_are_wanted_are_computed) {
-  LLM cached(arguments("FULL_AND_PIECEWISE", true));
+  LLM cached(cached_arguments("FULL_AND_PIECEWISE", true));
   const Tokens prompt = some_tokens(50, 6);
   sampling::SamplingParams params = params_of(0);
   (void)run(cached, prompt, params);
@@ -137,7 +137,7 @@ engine::OutputDelta run(api::AsyncEngine& engine, const Tokens& prompt, const st
 }
 
 TEST(PrefixCaching, is_isolated_by_salt_counted_and_reset) {
-  api::AsyncEngine engine(arguments("FULL_AND_PIECEWISE", true));
+  api::AsyncEngine engine(cached_arguments("FULL_AND_PIECEWISE", true));
   const Tokens prompt = some_tokens(50, 7);
   EXPECT_EQ(run(engine, prompt, "").num_cached_tokens, 0);
   EXPECT_EQ(run(engine, prompt, "mine").num_cached_tokens, 0);
@@ -151,7 +151,7 @@ TEST(PrefixCaching, is_isolated_by_salt_counted_and_reset) {
 }
 
 TEST(PrefixCaching, is_not_reset_while_a_request_runs) {
-  api::AsyncEngine engine(arguments("FULL_AND_PIECEWISE", true));
+  api::AsyncEngine engine(cached_arguments("FULL_AND_PIECEWISE", true));
   std::promise<void> has_begun;
   std::promise<void> may_go_on;
   std::promise<void> has_ended;

@@ -32,31 +32,31 @@ using testing::PatternDrafter;
 using testing::Spec;
 using testing::Tokens;
 
-constexpr int32_t kNumDrafts = 4;
-constexpr int32_t kSnapshots = 9;
+constexpr int32_t kNumFamilyDrafts = 4;
+constexpr int32_t kDraftedSnapshots = 9;
 
-struct Family {
+struct DraftedFamily {
   const char* name;
   const char* config;  // nullptr: the config of the golden checkpoint of Kimi Linear
 };
-const Family kFamilies[] = {{"mamba", testing::kTinyMambaConfig},
-                            {"mamba2", testing::kTinyMamba2Config},
-                            {"bamba", testing::kTinyBambaConfig},
-                            {"falcon_h1", testing::kTinyFalconH1Config},
-                            {"qwen3_next", testing::kTinyQwen3NextConfig},
-                            {"lfm2", testing::kTinyLfm2Config},
-                            {"kimi_linear", nullptr}};
+const DraftedFamily kFamilies[] = {{"mamba", testing::kTinyMambaConfig},
+                                   {"mamba2", testing::kTinyMamba2Config},
+                                   {"bamba", testing::kTinyBambaConfig},
+                                   {"falcon_h1", testing::kTinyFalconH1Config},
+                                   {"qwen3_next", testing::kTinyQwen3NextConfig},
+                                   {"lfm2", testing::kTinyLfm2Config},
+                                   {"kimi_linear", nullptr}};
 
 /// The family's config with the vocabulary of the bundled model, whose tokenizer writes the
 /// answers.
-std::string config_of(const Family& family) {
+std::string config_of(const DraftedFamily& family) {
   std::ifstream golden(testing::golden_folder("architectures/kimi-linear") / "config.json");
   Json config = family.config == nullptr ? Json::parse(golden) : Json::parse(family.config);
   config["vocab_size"] = 1024;
   return config.dump();
 }
 
-std::vector<Spec> make_specs(uint32_t seed, int count) {
+std::vector<Spec> make_family_specs(uint32_t seed, int count) {
   Load load(seed, 1024);
   std::vector<Spec> specs;
   for (int i = 0; i < count; ++i) {
@@ -80,7 +80,7 @@ std::vector<Tokens> known_tokens(const std::vector<Spec>& specs,
 /// Answers a load with right and wrong drafts, and without drafts.
 void expect_no_change(const testing::MachineOptions& options, int count) {
   Machine machine(options);
-  const std::vector<Spec> specs = make_specs(/*seed=*/5, count);
+  const std::vector<Spec> specs = make_family_specs(/*seed=*/5, count);
   const std::vector<Answer> expected = plain_answers(machine, specs);
   testing::KnowingDrafter drafter(known_tokens(specs, expected));
   const auto core = machine.make_core(machine.core_options(drafter));
@@ -105,14 +105,15 @@ void expect_no_change(const testing::MachineOptions& options, int count) {
       cached.states_restored);
 }
 
-class RecurrentDrafts : public ::testing::TestWithParam<std::tuple<Family, CudagraphMode>> {};
+class RecurrentDrafts : public ::testing::TestWithParam<std::tuple<DraftedFamily, CudagraphMode>> {
+};
 
 TEST_P(RecurrentDrafts, change_nothing_that_any_request_is_told) {
   const auto& [family, mode] = GetParam();
   expect_no_change({.mode = mode,
-                    .num_speculative_tokens = kNumDrafts,
+                    .num_speculative_tokens = kNumFamilyDrafts,
                     .config = config_of(family),
-                    .num_state_snapshots = kSnapshots},
+                    .num_state_snapshots = kDraftedSnapshots},
                    60);
 }
 
@@ -127,27 +128,27 @@ INSTANTIATE_TEST_SUITE_P(families_and_modes,
                          });
 
 TEST(RecurrentDraftsAtLevels, change_nothing_that_any_request_is_told) {
-  for (const Family& family : kFamilies) {
+  for (const DraftedFamily& family : kFamilies) {
     SCOPED_TRACE(family.name);
-    expect_no_change({.num_speculative_tokens = kNumDrafts,
+    expect_no_change({.num_speculative_tokens = kNumFamilyDrafts,
                       .level = config::CompilationMode::VLLM_COMPILE,
                       .config = config_of(family),
-                      .num_state_snapshots = kSnapshots},
+                      .num_state_snapshots = kDraftedSnapshots},
                      40);
   }
 }
 
 // Each replay is compared with an eager run of the same step, before which the states are restored.
 TEST(RecurrentDraftsUnderWatch, change_no_state_that_an_eager_step_leaves_as_it_is) {
-  for (const Family& family : kFamilies) {
+  for (const DraftedFamily& family : kFamilies) {
     SCOPED_TRACE(family.name);
-    Machine machine({.num_speculative_tokens = kNumDrafts,
+    Machine machine({.num_speculative_tokens = kNumFamilyDrafts,
                      .config = config_of(family),
-                     .num_state_snapshots = kSnapshots,
+                     .num_state_snapshots = kDraftedSnapshots,
                      .verify_graphs = cudagraph::VerifyGraphs::strict,
                      .shadow_rate = 1});
     EXPECT_TRUE(machine.runner().retired_graphs().empty()) << "a made-up step broke a rule";
-    const std::vector<Spec> specs = make_specs(/*seed=*/7, 20);
+    const std::vector<Spec> specs = make_family_specs(/*seed=*/7, 20);
     const std::vector<Answer> expected = plain_answers(machine, specs);
     testing::KnowingDrafter drafter(known_tokens(specs, expected));
     const auto core = machine.make_core(machine.core_options(drafter));
@@ -164,9 +165,9 @@ TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accept
   for (const CudagraphMode mode : {CudagraphMode::NONE, CudagraphMode::FULL_AND_PIECEWISE}) {
     Machine machine({.mode = mode,
                      .num_blocks = 60,
-                     .num_speculative_tokens = kNumDrafts,
+                     .num_speculative_tokens = kNumFamilyDrafts,
                      .config = config_of(kFamilies[4]),
-                     .num_state_snapshots = kSnapshots,
+                     .num_state_snapshots = kDraftedSnapshots,
                      .dtype = DType::f32});
     std::vector<Spec> specs;
     for (int32_t i = 0; i < 3; ++i) {
@@ -182,8 +183,8 @@ TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accept
     for (const Spec& spec : specs) ids.push_back(core->add_request(spec.prompt, spec.params));
     std::vector<Tokens> tokens(specs.size());
     for (uint32_t step = 0; core->has_unfinished_requests(); ++step) {
-      drafter.num_drafts = step / 7 % (kNumDrafts + 1);
-      drafter.num_right = step * step % (kNumDrafts + 1);
+      drafter.num_drafts = step / 7 % (kNumFamilyDrafts + 1);
+      drafter.num_right = step * step % (kNumFamilyDrafts + 1);
       for (const auto& update : core->step()) {
         if (!update.new_token_id) continue;
         const auto of = std::ranges::find(ids, update.request->id());
@@ -200,10 +201,10 @@ TEST(RecurrentDraftSteps, go_on_from_the_last_accepted_token_whatever_was_accept
 }
 
 TEST(RecurrentDraftSteps, change_nothing_with_fewer_drafts_for_more_requests) {
-  Machine machine({.num_speculative_tokens = kNumDrafts,
+  Machine machine({.num_speculative_tokens = kNumFamilyDrafts,
                    .config = config_of(kFamilies[4]),
-                   .num_state_snapshots = kSnapshots});
-  const std::vector<Spec> specs = make_specs(/*seed=*/8, 60);
+                   .num_state_snapshots = kDraftedSnapshots});
+  const std::vector<Spec> specs = make_family_specs(/*seed=*/8, 60);
   const std::vector<Answer> expected = plain_answers(machine, specs);
   testing::KnowingDrafter drafter(known_tokens(specs, expected));
   engine::EngineCoreOptions options = machine.core_options(drafter);
@@ -216,10 +217,10 @@ TEST(RecurrentDraftSteps, change_nothing_with_fewer_drafts_for_more_requests) {
 // A step waits for the constraints of all its drafts, because a state may take each token only
 // once.
 TEST(RecurrentDraftSteps, take_no_token_twice_when_a_constraint_is_slow) {
-  Machine machine({.num_speculative_tokens = kNumDrafts,
+  Machine machine({.num_speculative_tokens = kNumFamilyDrafts,
                    .config = config_of(kFamilies[4]),
-                   .num_state_snapshots = kSnapshots});
-  std::vector<Spec> specs = make_specs(/*seed=*/9, 30);
+                   .num_state_snapshots = kDraftedSnapshots});
+  std::vector<Spec> specs = make_family_specs(/*seed=*/9, 30);
   for (size_t i = 0; i < specs.size(); ++i) {
     if (i % 3 != 0) specs[i].constraint_length = 12;
   }
@@ -236,12 +237,12 @@ TEST(RecurrentDraftSteps, take_no_token_twice_when_a_constraint_is_slow) {
 // A tiny model with random weights soon repeats itself, and so do these prompts.
 TEST(RecurrentDraftSteps, of_n_grams_are_right_where_texts_repeat) {
   uint64_t num_rejected = 0;
-  for (const Family& family : kFamilies) {
+  for (const DraftedFamily& family : kFamilies) {
     SCOPED_TRACE(family.name);
     Machine machine({.num_blocks = 60,
-                     .num_speculative_tokens = kNumDrafts,
+                     .num_speculative_tokens = kNumFamilyDrafts,
                      .config = config_of(family),
-                     .num_state_snapshots = kSnapshots,
+                     .num_state_snapshots = kDraftedSnapshots,
                      .dtype = DType::f32});
     std::vector<Spec> specs;
     for (int32_t i = 0; i < 8; ++i) {
@@ -268,9 +269,9 @@ TEST(RecurrentDraftSteps, of_n_grams_are_right_where_texts_repeat) {
 // The answer with the snapshot was made with drafts, and the next turn begins after it.
 TEST(RecurrentDraftSteps, keep_states_where_blocks_end_among_accepted_drafts) {
   Machine machine({.num_blocks = 60,
-                   .num_speculative_tokens = kNumDrafts,
+                   .num_speculative_tokens = kNumFamilyDrafts,
                    .config = config_of(kFamilies[4]),
-                   .num_state_snapshots = kSnapshots});
+                   .num_state_snapshots = kDraftedSnapshots});
   Spec first{.prompt = {3, 1, 4, 1, 5},
              .params = {.temperature = 0, .max_tokens = 60, .ignore_eos = true}};
   const std::vector<Answer> plain = plain_answers(machine, {first});
@@ -279,7 +280,7 @@ TEST(RecurrentDraftSteps, keep_states_where_blocks_end_among_accepted_drafts) {
   second.prompt.push_back(77);
   const std::vector<Answer> expected = plain_answers(machine, {first, second});
   PatternDrafter drafter(known_tokens({first, second}, expected));
-  drafter.num_drafts = kNumDrafts;
+  drafter.num_drafts = kNumFamilyDrafts;
   const auto core = machine.make_core(machine.core_options(drafter));
   EXPECT_EQ(machine.answer(*core, {first}), std::vector<Answer>{expected[0]});
   const uint64_t hits = core->scheduler().prefix_cache_stats().hits;

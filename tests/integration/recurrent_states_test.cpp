@@ -149,12 +149,12 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param_info) { return std::string(std::get<0>(param_info.param)); });
 
 /// Three requests through an engine core; request 1 may be aborted on its way.
-struct Load {
+struct RecurrentLoad {
   std::vector<std::vector<int32_t>> tokens = std::vector<std::vector<int32_t>>(3);
   int num_preempted = 0;
   int num_free_slots = 0;
 };
-Load run_load(const char* config, int64_t num_blocks, int abort_after = -1) {
+RecurrentLoad run_load(const char* config, int64_t num_blocks, int abort_after = -1) {
   TinyEngine engine({.max_num_tokens = 16,
                      .max_num_reqs = 3,
                      .num_blocks = num_blocks,
@@ -176,7 +176,7 @@ Load run_load(const char* config, int64_t num_blocks, int abort_after = -1) {
     for (int32_t k = 0; k < 9 + 7 * i; ++k) prompt.push_back((5 + 11 * i + 3 * k) % 97);
     ids.push_back(core.add_request(prompt, {.temperature = 0, .max_tokens = 32}));
   }
-  Load load;
+  RecurrentLoad load;
   for (int step = 0; core.has_unfinished_requests(); ++step) {
     if (step == abort_after) core.abort_request(ids[1]);
     for (const auto& update : core.step()) {
@@ -192,9 +192,9 @@ Load run_load(const char* config, int64_t num_blocks, int abort_after = -1) {
 
 TEST(RecurrentStateSlots, are_filled_again_after_a_preemption_and_free_at_the_end) {
   for (const char* config : {testing::kTinyMamba2Config, testing::kTinyBambaConfig}) {
-    const Load expected = run_load(config, 40);
+    const RecurrentLoad expected = run_load(config, 40);
     EXPECT_EQ(expected.num_preempted, 0);
-    const Load preempted = run_load(config, 7);
+    const RecurrentLoad preempted = run_load(config, 7);
     EXPECT_GT(preempted.num_preempted, 0);
     EXPECT_EQ(preempted.tokens, expected.tokens);
     EXPECT_EQ(preempted.num_free_slots, 3);
@@ -202,8 +202,8 @@ TEST(RecurrentStateSlots, are_filled_again_after_a_preemption_and_free_at_the_en
 }
 
 TEST(RecurrentStateSlots, of_an_aborted_request_are_free) {
-  const Load expected = run_load(testing::kTinyBambaConfig, 40);
-  const Load aborted = run_load(testing::kTinyBambaConfig, 40, 9);
+  const RecurrentLoad expected = run_load(testing::kTinyBambaConfig, 40);
+  const RecurrentLoad aborted = run_load(testing::kTinyBambaConfig, 40, 9);
   EXPECT_EQ(aborted.num_free_slots, 3);
   EXPECT_LT(aborted.tokens[1].size(), expected.tokens[1].size());
   EXPECT_EQ(aborted.tokens[0], expected.tokens[0]);

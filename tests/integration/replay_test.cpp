@@ -157,16 +157,16 @@ Mixture mixture_of(const LogContent& log) {
   return mix;
 }
 
-struct Outcome {
+struct ReplayOutcome {
   size_t num_answers = 0;
   std::vector<std::string> differences;
   std::vector<std::string> problems;
   std::vector<std::string> causes;
 };
 
-Outcome replay(const LogContent& log, const EngineArgs& args) {
+ReplayOutcome replay(const LogContent& log, const EngineArgs& args) {
   api::LLM llm(args);
-  Outcome outcome;
+  ReplayOutcome outcome;
   api::replay_requests(llm.loaded(), log.requests, [&](const api::ReplayedAnswer& answer) {
     ++outcome.num_answers;
     const RequestRecord& logged = *answer.logged;
@@ -186,7 +186,7 @@ Outcome replay(const LogContent& log, const EngineArgs& args) {
   return outcome;
 }
 
-void expect_equal(const Outcome& outcome, const LogContent& log) {
+void expect_equal(const ReplayOutcome& outcome, const LogContent& log) {
   EXPECT_EQ(outcome.num_answers, log.requests.size());
   EXPECT_THAT(outcome.differences, IsEmpty());
   EXPECT_THAT(outcome.problems, IsEmpty());
@@ -370,7 +370,7 @@ TEST(Replay, names_another_instruction_set) {
   const LogContent log = log_of(arguments("FULL", 0), folder, 20);
   EngineArgs other = alone(log);
   other.cpu_isa = "scalar";
-  const Outcome outcome = replay(log, other);
+  const ReplayOutcome outcome = replay(log, other);
   ASSERT_THAT(outcome.differences, Not(IsEmpty()));
   EXPECT_THAT(outcome.differences[0], HasSubstr("token 1 of "));
   EXPECT_THAT(outcome.causes[0], HasSubstr("another instruction set: "));
@@ -391,7 +391,7 @@ TEST(Replay, names_other_weights) {
     file.seekp(1'500'000);
     file.put(byte);
   }
-  const Outcome outcome = replay(log, alone(log));
+  const ReplayOutcome outcome = replay(log, alone(log));
   ASSERT_THAT(outcome.differences, Not(IsEmpty()));
   EXPECT_EQ(outcome.causes[0], "other weights: model.safetensors");
 }
@@ -409,7 +409,7 @@ TEST(Replay, names_another_adapter_and_an_adapter_that_is_gone) {
   const std::filesystem::path path = log.requests[0].adapter->folder;
   const std::filesystem::path other = write_adapter(folder, 300);
   std::filesystem::rename(path, folder.path() / "moved");
-  Outcome outcome = replay(log, alone(log));
+  ReplayOutcome outcome = replay(log, alone(log));
   EXPECT_EQ(outcome.problems.size(), log.requests.size());
   EXPECT_THAT(outcome.problems[0], HasSubstr("adapter"));
   std::filesystem::rename(other, path);
@@ -422,7 +422,7 @@ TEST(Replay, says_that_a_constraint_without_a_source_cannot_be_repeated) {
   const TempDirectory folder;
   LogContent log = log_of(arguments("FULL", 0), folder, 6);
   for (RequestRecord& request : log.requests) request.has_unknown_constraint = true;
-  const Outcome outcome = replay(log, alone(log));
+  const ReplayOutcome outcome = replay(log, alone(log));
   ASSERT_THAT(outcome.problems, Not(IsEmpty()));
   EXPECT_THAT(outcome.problems[0], HasSubstr("gave no source"));
 }

@@ -22,7 +22,7 @@ using testing::TinyEngine;
 using Tokens = std::vector<int32_t>;
 
 constexpr int32_t kMaxNumReqs = 4;
-constexpr int32_t kSnapshots = 16;
+constexpr int32_t kGoldenSnapshots = 16;
 // The longest request has 88 tokens and so six blocks. The four requests need 18 blocks at their
 // ends, and one block is the null block.
 constexpr int64_t kEnoughBlocks = 40;
@@ -33,7 +33,7 @@ struct Question {
   Tokens answer;  // that Transformers gave
 };
 
-struct Answer {
+struct ScheduledAnswer {
   Tokens tokens;
   int num_cached = 0;
 };
@@ -67,7 +67,7 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
                                    .num_blocks = num_blocks,
                                    .dtype = DType::f32,
                                    .model = testing::golden_folder(GetParam()),
-                                   .num_state_snapshots = kSnapshots});
+                                   .num_state_snapshots = kGoldenSnapshots});
     for (const auto& record : engine_->runner().capture({}).records) {
       EXPECT_EQ(record.failure, "");
     }
@@ -89,11 +89,12 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
                           .vocab_size = static_cast<int>(engine_->config().vocab_size)},
             .enable_prefix_caching = caches,
             .num_state_snapshots =
-                caches && engine_->config().num_recurrent_layers() > 0 ? kSnapshots : 0});
+                caches && engine_->config().num_recurrent_layers() > 0 ? kGoldenSnapshots : 0});
   }
 
   /// Runs all questions at once.
-  static std::vector<Answer> ask(engine::EngineCore& core, const std::vector<Question>& questions) {
+  static std::vector<ScheduledAnswer> ask(engine::EngineCore& core,
+                                          const std::vector<Question>& questions) {
     std::map<scheduler::RequestId, size_t> places;
     for (const Question& question : questions) {
       const scheduler::RequestId id =
@@ -103,10 +104,10 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
                             .ignore_eos = true});
       places.emplace(id, places.size());
     }
-    std::vector<Answer> answers(questions.size());
+    std::vector<ScheduledAnswer> answers(questions.size());
     while (core.has_unfinished_requests()) {
       for (const auto& update : core.step()) {
-        Answer& answer = answers[places.at(update.request->id())];
+        ScheduledAnswer& answer = answers[places.at(update.request->id())];
         answer.num_cached = update.request->num_cached_tokens();
         if (update.new_token_id) answer.tokens.push_back(*update.new_token_id);
       }
@@ -115,7 +116,7 @@ class SchedulingGoldens : public ::testing::TestWithParam<const char*> {
     return answers;
   }
 
-  static void expect_answers(const std::vector<Answer>& answers,
+  static void expect_answers(const std::vector<ScheduledAnswer>& answers,
                              const std::vector<Question>& questions) {
     for (size_t i = 0; i < questions.size(); ++i) {
       EXPECT_EQ(answers[i].tokens, questions[i].answer)
@@ -140,7 +141,7 @@ TEST_P(SchedulingGoldens,
     const auto core = make_core(max_num_batched_tokens, /*caches=*/true);
     expect_answers(ask(*core, questions), questions);
     const std::vector<Question> seconds = continued(cases_.back());
-    const std::vector<Answer> answers = ask(*core, seconds);
+    const std::vector<ScheduledAnswer> answers = ask(*core, seconds);
     expect_answers(answers, seconds);
     for (size_t i = 0; i < seconds.size(); ++i) {
       EXPECT_GE(answers[i].num_cached, 32) << "request " << i;

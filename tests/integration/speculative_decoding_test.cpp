@@ -31,9 +31,9 @@ using testing::Spec;
 using testing::Tokens;
 
 #ifdef __SANITIZE_THREAD__
-constexpr int kLess = 6;
+constexpr int kFewerDrafts = 6;
 #else
-constexpr int kLess = 1;
+constexpr int kFewerDrafts = 1;
 #endif
 
 testing::KnowingDrafter make_drafter(const std::vector<Spec>& specs,
@@ -52,7 +52,7 @@ testing::KnowingDrafter make_drafter(const std::vector<Spec>& specs,
 std::vector<Spec> make_specs(const Machine& machine, uint32_t seed, int count) {
   Load load(seed, machine.vocab_size());
   std::vector<Spec> specs;
-  for (int i = 0; i < count / kLess; ++i) {
+  for (int i = 0; i < count / kFewerDrafts; ++i) {
     specs.push_back(load.next(i));
     specs.back().abort_after = 0;
   }
@@ -86,8 +86,8 @@ TEST_P(SpeculativeDecoding, changes_nothing_that_any_request_is_told) {
   expect_equal(machine.answer(*core, specs), expected);
   // Checks that the load reaches what this test is written for.
   const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
-  EXPECT_GT(stats.num_accepted_tokens, 500U / kLess);
-  EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens + 100U / kLess);
+  EXPECT_GT(stats.num_accepted_tokens, 500U / kFewerDrafts);
+  EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens + 100U / kFewerDrafts);
   EXPECT_GT(core->scheduler().num_preemptions(), 0);
   EXPECT_GT(core->scheduler().prefix_cache_stats().hits, 0U);
   EXPECT_EQ(core->counters().dropped_tokens, 0U);
@@ -117,9 +117,9 @@ TEST_P(SpeculativeDecoding, changes_nothing_when_answers_wait_for_the_turn_of_th
     for (Spec& spec : specs) spec.constraint_time = std::chrono::milliseconds(time.count() == 0);
     const auto core = machine.make_core(options);
     expect_equal(machine.answer(*core, specs), expected);
-    EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kLess);
+    EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kFewerDrafts);
     if (time.count() == 0) {
-      EXPECT_GT(core->counters().postponed_tokens, 100U / kLess);
+      EXPECT_GT(core->counters().postponed_tokens, 100U / kFewerDrafts);
     }
   }
 }
@@ -179,9 +179,9 @@ TEST(SpeculativeSteps, replay_full_graphs_when_they_are_uniform_and_name_the_rea
       counts.add(core->last_step());
     }
     EXPECT_EQ(counts.not_full, 0) << "a uniform step without its FULL graph";
-    EXPECT_GT(counts.uniform, 20 / kLess);
+    EXPECT_GT(counts.uniform, 20 / kFewerDrafts);
     // The shorter load under ThreadSanitizer may have none.
-    EXPECT_GE(counts.ragged, kLess == 1 ? 1 : 0);
+    EXPECT_GE(counts.ragged, kFewerDrafts == 1 ? 1 : 0);
     EXPECT_EQ(core->ledger().steps(DispatchReason::full_uniform),
               static_cast<uint64_t>(counts.uniform + counts.uniform_without_drafts));
     const DispatchReason wanted = mode == CudagraphMode::FULL_DECODE_ONLY
@@ -304,7 +304,7 @@ TEST(SpeculativeSteps, give_the_tokens_of_plain_decoding_with_every_attention_ba
       } else {
         expect_equal(machine.answer(*core, specs), expected);
       }
-      EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kLess);
+      EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kFewerDrafts);
     }
   }
 }
@@ -333,7 +333,7 @@ TEST(SuffixSpeculation, changes_nothing_and_learns_from_earlier_answers) {
     if (is_first) accepted_first = stats.num_accepted_tokens;
     // In the second round, all answers are known.
     if (!is_first) {
-      EXPECT_GT(stats.num_accepted_tokens, 2 * accepted_first + 50U / kLess);
+      EXPECT_GT(stats.num_accepted_tokens, 2 * accepted_first + 50U / kFewerDrafts);
     }
     EXPECT_EQ(drafter.num_requests(), 0U) << "a request that ended keeps its memory";
     EXPECT_EQ(drafter.num_cached_requests() > 0, true);

@@ -1,4 +1,5 @@
-"""Suites that take turns: after as many commits as a suite has parts, all its cases have run once.
+"""No case is lost: not of suites that take turns, which run all within as many commits as they have parts, and not of
+binaries that several tests of ctest share.
 
 usage: turns_test.py CTEST BUILD_FOLDER SOURCE_FOLDER
 """
@@ -92,6 +93,24 @@ class Turns(unittest.TestCase):
         turns = [run(GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX=str(part)) for part in range(2)]
         self.assertEqual(turns, [list("0245"), list("135")])
         self.assertEqual(run("A.test_1", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX="0"), ["1"])
+
+
+class SharedBinaries(unittest.TestCase):
+    def test_each_case_belongs_to_one_test_of_ctest(self):
+        commands = [command for command, _ in tests().values() if command and command[1:] and command[1].startswith("--files=")]
+        self.assertTrue(commands)
+        for binary in {command[0] for command in commands}:
+            with self.subTest(binary=Path(binary).name):
+                all_cases = cases([binary], {})
+                if all_cases is None:
+                    continue
+                shares = [cases(command, {}) for command in commands if command[0] == binary]
+                self.assertTrue(all(shares))
+                self.assertEqual(sum(map(len, shares)), len(all_cases))
+                self.assertEqual(set().union(*shares), all_cases)
+                done = subprocess.run([binary, "--files=nothing_test.cpp"], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn("no case of this binary is defined in 'nothing_test.cpp'", done.stderr)
 
 
 if __name__ == "__main__":
