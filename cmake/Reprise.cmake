@@ -78,11 +78,12 @@ if(REPRISE_HARDEN AND NOT REPRISE_SANITIZE)
   add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
 endif()
 
-# For code that runs once, such as tests and the command line: optimising it takes longer than running it.
-# GCC's garbage collection takes a seventh of the time of such a file, and would free 0.2 GB. clang-tidy, which reads the
-# commands of a build without groups, does not know the parameter.
+# For code that runs once, such as tests and the command line: optimising it takes longer than running it. With -Og, GCC
+# takes five sixths of the time of -O1, no more than with -O0. Its garbage collection takes a seventh of the time of such
+# a file, and would free 0.2 GB. clang-tidy, which reads the commands of a build without groups, does not know the
+# parameter.
 set(REPRISE_COLD_CODE_OPTIONS
-  $<$<CONFIG:Release>:-O1> $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${REPRISE_UNITY}>>:--param=ggc-min-heapsize=524288>)
+  $<$<CONFIG:Release>:-Og> $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${REPRISE_UNITY}>>:--param=ggc-min-heapsize=524288>)
 
 include(${CMAKE_CURRENT_LIST_DIR}/PrecompiledHeaders.cmake)
 
