@@ -123,8 +123,7 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
   constexpr uint64_t kLayers = 3;
   CudaEngineMachine machine;
   // Kernels that start early must not cause an error of the driver either.
-  dynamic_cast<device::cuda::CudaDevice&>(machine.device())
-      .set_programmatic_image(kernels::cuda::row_kernels().gather_rows.cuda.image);
+  dynamic_cast<device::cuda::CudaDevice&>(machine.device()).set_programmatic_launch(true);
   TinyEngineOptions options =
       machine.options({.mode = CudagraphMode::FULL, .config = kLlamaConfig});
   options.max_num_tokens = 16;

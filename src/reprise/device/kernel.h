@@ -28,10 +28,19 @@ using CpuKernelFunction = void (*)(const void* args, BlockRange blocks) noexcept
 /// A CUDA kernel is a function in a module image (cubin or fatbin). Its only parameter is the
 /// kernel's argument struct, passed by value. A launch's blocks are its grid (x only).
 struct CudaKernelCode {
+  /// When the kernel's blocks may begin.
+  enum class Start : uint8_t {
+    after_previous,  // after the previous kernel has ended
+    // The kernel itself waits for the kernels ahead of it, before it uses memory that kernels
+    // write. So it may begin before the previous kernel has ended, if that one waits like this too.
+    early_if_asked,  // if the device is asked for programmatic dependent launch
+    early,           // in every launch
+  };
   const void* image = nullptr;     // an image is loaded with all its kernels; nullptr: no code
   const char* function = nullptr;  // symbol in the image
   uint32_t threads_per_block = 0;
   uint32_t shared_bytes = 0;  // dynamic shared memory of a block
+  Start start = Start::after_previous;
 };
 
 /// Device code with a name; there is one kernel for each op, dtype and instruction set. Kernels are

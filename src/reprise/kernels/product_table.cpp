@@ -27,6 +27,24 @@ constexpr std::array kTunedOps = {OpCode::linear,
 constexpr std::array kTypes = {DType::f32, DType::bf16, DType::f16};
 constexpr std::array<int64_t, 4> kTiles = {0, 8, 16, 32};
 
+std::string_view name_of(ProductChoice::Kernel kernel) {
+  switch (kernel) {
+    case ProductChoice::Kernel::own:
+      return "own";
+    case ProductChoice::Kernel::library:
+      return "library";
+    case ProductChoice::Kernel::streamed:
+      return "streamed";
+    case ProductChoice::Kernel::built_in:
+      break;
+  }
+  return "built-in";
+}
+
+bool has_tiles(ProductChoice::Kernel kernel) {
+  return kernel == ProductChoice::Kernel::own || kernel == ProductChoice::Kernel::streamed;
+}
+
 std::string text_of(const std::array<uint64_t, 8>& algorithm) {
   std::string text;
   for (uint64_t word : algorithm) text += fmt::format("{:016x}", word);
@@ -34,19 +52,12 @@ std::string text_of(const std::array<uint64_t, 8>& algorithm) {
 }
 
 Json to_json(int64_t rows, const MeasuredRows& measured) {
-  Json json = {{"rows", rows}};
-  switch (measured.choice.kernel) {
-    case ProductChoice::Kernel::built_in:
-      json["kernel"] = "built-in";
-      break;
-    case ProductChoice::Kernel::own:
-      json["kernel"] = "own";
-      json["tile_columns"] = measured.choice.tile_columns;
-      break;
-    case ProductChoice::Kernel::library:
-      json["kernel"] = "library";
-      json["algorithm"] = text_of(measured.choice.algorithm);
-      break;
+  const ProductChoice& choice = measured.choice;
+  Json json = {{"rows", rows}, {"kernel", name_of(choice.kernel)}};
+  if (has_tiles(choice.kernel)) {
+    json["tile_columns"] = choice.tile_columns;
+  } else if (choice.kernel == ProductChoice::Kernel::library) {
+    json["algorithm"] = text_of(choice.algorithm);
   }
   json["us"] = measured.microseconds;
   json["built_in_us"] = measured.built_in_microseconds;
@@ -151,13 +162,11 @@ std::array<uint64_t, 8> algorithm_of(Members& members) {
 MeasuredRows parse_measured(Members& members) {
   using Kernel = ProductChoice::Kernel;
   MeasuredRows measured;
-  measured.choice.kernel = members.one_of(
-      "kernel",
-      std::array{Kernel::built_in, Kernel::own, Kernel::library},
-      [](Kernel kernel) -> std::string_view {
-        return kernel == Kernel::own ? "own" : (kernel == Kernel::library ? "library" : "built-in");
-      });
-  if (measured.choice.kernel == Kernel::own) {
+  measured.choice.kernel =
+      members.one_of("kernel",
+                     std::array{Kernel::built_in, Kernel::own, Kernel::library, Kernel::streamed},
+                     name_of);
+  if (has_tiles(measured.choice.kernel)) {
     measured.choice.tile_columns =
         static_cast<int32_t>(members.integer("tile_columns", kTiles.front(), kTiles.back()));
     if (std::ranges::count(kTiles, measured.choice.tile_columns) == 0) {
@@ -220,8 +229,10 @@ std::string describe(const ProductShape& shape) {
 std::string describe(const ProductChoice& choice) {
   switch (choice.kernel) {
     case ProductChoice::Kernel::own:
-      return choice.tile_columns == 0 ? "own"
-                                      : fmt::format("own, tiles of {}", choice.tile_columns);
+    case ProductChoice::Kernel::streamed:
+      return choice.tile_columns == 0
+                 ? std::string(name_of(choice.kernel))
+                 : fmt::format("{}, tiles of {}", name_of(choice.kernel), choice.tile_columns);
     case ProductChoice::Kernel::library: {
       // A short name that tells the algorithms of a table apart.
       uint64_t mixed = 0;

@@ -38,15 +38,17 @@ struct ProductChoice {
     built_in,  // the rule of this build
     own,       // the project's kernel, in one launch with what surrounds the product
     library,   // an algorithm of the vendor's library, with launches of their own around it
+    streamed,  // like `own`, with weights that arrive by bulk copies; up to eight rows
   };
   Kernel kernel = Kernel::built_in;
-  int32_t tile_columns = 0;             // own: columns of a block's tile; 0: as the rule says
+  // own: columns of a block's tile; streamed: rows of the weight in a tile; 0: as the rule says
+  int32_t tile_columns = 0;
   std::array<uint64_t, 8> algorithm{};  // library: opaque, of one version of the library
 
   friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
 };
 
-/// "own, tiles of 8", "library 3f1a", "built-in".
+/// "own, tiles of 8", "streamed, tiles of 8", "library 3f1a", "built-in".
 [[nodiscard]] std::string describe(const ProductChoice& choice);
 
 /// The choice for one number of rows, and what was measured.

@@ -46,6 +46,7 @@ ProductTable table() {
   table.set(qkv(), 16, measured(kLibrary, 2.0));
   table.set(qkv(), 24, measured({}, 2.125));
   table.set(head(), 1, measured({.kernel = Kernel::own}, 0.001));
+  table.set(head(), 8, measured({.kernel = Kernel::streamed, .tile_columns = 16}, 7));
   return table;
 }
 
@@ -68,8 +69,8 @@ TEST(ProductTable, rows_that_were_not_measured_take_the_choice_of_the_next_power
   EXPECT_EQ(choices.find(other, 4), nullptr);
   EXPECT_TRUE(choices.has(qkv(), 24));
   EXPECT_FALSE(choices.has(qkv(), 3));
-  EXPECT_EQ(choices.num_measured(), 4U);
-  EXPECT_EQ(choices.num_changed(), 3U);
+  EXPECT_EQ(choices.num_measured(), 5U);
+  EXPECT_EQ(choices.num_changed(), 4U);
 }
 
 TEST(ProductTable, a_merge_keeps_what_is_there_and_adds_the_rest) {
@@ -77,7 +78,7 @@ TEST(ProductTable, a_merge_keeps_what_is_there_and_adds_the_rest) {
   mine.set(qkv(), 16, measured(kOwn, 1));
   ProductTable all = mine;
   all.merge(table());
-  EXPECT_EQ(all.num_measured(), 4U);
+  EXPECT_EQ(all.num_measured(), 5U);
   EXPECT_EQ(*all.find(qkv(), 16), kOwn);
   ProductTable theirs = table();
   theirs.merge(mine);
@@ -90,6 +91,7 @@ TEST(ProductTable, is_read_as_it_was_written) {
   EXPECT_EQ(describe(qkv()), "linear_rope_kv_write 1152x896 bfloat16, normed, bias");
   EXPECT_EQ(describe(head()), "lm_head 151936x896 bfloat16 to float32, stride 1792");
   EXPECT_EQ(describe(kOwn), "own, tiles of 32");
+  EXPECT_EQ(describe({.kernel = Kernel::streamed, .tile_columns = 8}), "streamed, tiles of 8");
   EXPECT_NE(describe(kLibrary), describe(ProductChoice{.kernel = Kernel::library}));
 }
 

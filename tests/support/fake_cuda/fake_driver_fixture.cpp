@@ -140,6 +140,11 @@ void FakeDriver::set_time_of_kernels(
   state_->time_of_kernels = std::move(time);
 }
 
+void FakeDriver::set_architecture_of_code(int architecture) {
+  const Lock lock(state_->mutex);
+  state_->architecture_of_code = architecture;
+}
+
 CUresult FakeDriver::submit(CUstream stream, std::function<void()> work, double microseconds) {
   const Lock lock(state_->mutex);
   return state_->submit(

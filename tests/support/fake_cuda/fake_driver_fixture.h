@@ -128,6 +128,9 @@ class FakeDriver {
   void set_time_of_kernels(
       std::function<double(const std::string& function, uint32_t num_blocks)> time);
 
+  /// Sets the architecture from whose PTX all code was compiled. Without it: 90.
+  void set_architecture_of_code(int architecture);
+
   // The functions below are for fakes of libraries that work on the driver's streams.
 
   /// Numbers a call of a library like a call of the driver. \returns the error that it must report,

@@ -72,6 +72,13 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
   return CUDA_SUCCESS;
 }
 
+CUresult func_get_attribute(int* value, CUfunction_attribute attribute, CUfunction) {
+  REPRISE_FAKE_ENTER("cuFuncGetAttribute");
+  if (attribute != CU_FUNC_ATTRIBUTE_PTX_VERSION) return CUDA_ERROR_INVALID_VALUE;
+  *value = fake->architecture_of_code;
+  return CUDA_SUCCESS;
+}
+
 CUresult func_set_attribute(CUfunction, CUfunction_attribute attribute, int value) {
   REPRISE_FAKE_ENTER("cuFuncSetAttribute");
   const bool is_share = attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;  // percent

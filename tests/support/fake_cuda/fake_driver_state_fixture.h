@@ -201,6 +201,7 @@ struct FakeDriver::State {
   std::vector<std::string> misuses;
   double microseconds = 0;  // of all work that was done
   std::function<double(const std::string& function, uint32_t num_blocks)> time_of_kernels;
+  int architecture_of_code = 90;
 
   int num_gpus = 1;
   std::array<char, 16> context_of_gpu{};  // a context is the address of its GPU's element

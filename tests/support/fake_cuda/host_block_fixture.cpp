@@ -8,11 +8,13 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "reprise/base/assert.h"
 #include "tests/support/fake_cuda/fiber_fixture.h"
+#include "tests/support/fake_cuda/host_bulk_copies_fixture.h"
 
 namespace reprise::kernels::cuda {
 
@@ -27,11 +29,7 @@ constexpr size_t kMostAlive = 4;
 // A warp with this priority or a higher number runs only when no other warp can run.
 constexpr uint32_t kStraggler = 1U << 30;
 
-struct Group {
-  int size = 0;
-  int arrived = 0;
-  uint64_t generation = 0;
-};
+using Group = ThreadGroup;
 
 struct LaneWords {
   std::array<std::array<uint32_t, 8>, kLanes> of;
@@ -62,7 +60,16 @@ class UnfinishedMemory {
  public:
   void set(std::vector<std::span<std::byte>> memory) { memory_ = std::move(memory); }
   [[nodiscard]] bool empty() const { return memory_.empty(); }
+  /// A copy that begins before the wait for earlier kernels may read at any time.
+  void require_finished(const std::byte* begin, size_t bytes) const {
+    for (size_t i = 0; is_hidden_ && i < memory_.size(); ++i) {
+      REPRISE_ASSERT(
+          begin + bytes <= memory_[i].data() || memory_[i].data() + memory_[i].size() <= begin,
+          "a bulk copy began before the wait and reads what earlier kernels write");
+    }
+  }
   void hide() {
+    is_hidden_ = true;
     final_.clear();
     for (const std::span<std::byte> part : memory_) {
       final_.emplace_back(part.begin(), part.end());
@@ -70,6 +77,7 @@ class UnfinishedMemory {
     }
   }
   void reveal() {
+    is_hidden_ = false;
     for (size_t i = 0; i < memory_.size(); ++i) {
       for (const std::byte byte : memory_[i]) {
         REPRISE_ASSERT(byte == std::byte{0xFF}, "a kernel wrote before it waited for earlier ones");
@@ -81,6 +89,7 @@ class UnfinishedMemory {
  private:
   std::vector<std::span<std::byte>> memory_;
   std::vector<std::vector<std::byte>> final_;
+  bool is_hidden_ = false;
 };
 
 struct Block;
@@ -111,11 +120,15 @@ struct Block {
   std::vector<Warp> warps;
   std::vector<Sixteen> shared;
   Group barrier;
+  Group of_first;  // threads; see sync_first()
   Group earlier;
+  HostBulkCopies copies;
   size_t num_left = 0;  // threads
   int num_threads = 0;
 
-  [[nodiscard]] uint64_t barriers_opened() const { return barrier.generation + earlier.generation; }
+  [[nodiscard]] uint64_t barriers_opened() const {
+    return barrier.generation + of_first.generation + earlier.generation + copies.num_ended();
+  }
 
   void start(const HostLaunch& launch, uint32_t block_index) {
     index = block_index;
@@ -135,6 +148,8 @@ struct Block {
     }
     barrier = {.size = static_cast<int>(threads)};
     earlier = barrier;
+    of_first = {};
+    copies.clear();
     shared.resize(launch.shared_bytes / 16 + 1);
     std::memset(static_cast<void*>(shared.data()), 0xFF, shared.size() * 16);
     num_left = threads;
@@ -208,10 +223,21 @@ class Grid {
     current_->waits_for = nullptr;
     go_on();
   }
+  /// Waits until a phase of this parity has ended.
+  void wait_for_phase(const Group& phases, uint64_t parity) {
+    while (phases.generation % 2 == parity) {
+      current_->waits_for = &phases;
+      current_->generation = phases.generation;
+      go_on();
+    }
+  }
   /// Ends the thread that calls this function.
   void end_thread() {
     current_->is_done = true;
-    --current_->block->num_left;
+    Block& block = *current_->block;
+    REPRISE_ASSERT(--block.num_left > 0 || !block.copies.has_copies(),
+                   "block {} ends before its bulk copies are there",
+                   block.index);
     go_on();
   }
 
@@ -222,11 +248,14 @@ class Grid {
   /// limit.
   void step() {
     for (;;) {
+      if (is_mixed_ && random_() % 4 == 0) finish_copy();
       const Turn turn = first_turn();
+      if (turn.warp == nullptr && finish_copy()) continue;
       REPRISE_ASSERT(turn.warp != nullptr,
-                     "{} threads of block {} wait for ever",
+                     "{} threads of block {} wait for ever{}",
                      alive_[0]->num_left,
-                     alive_[0]->index);
+                     alive_[0]->index,
+                     alive_[0]->copies.describe());
       if (!run_warp(turn)) continue;
       if (is_mixed_ && random_() % steps_per_change_ == 0) {
         turn.warp->priority =
@@ -234,6 +263,15 @@ class Grid {
       }
       return;
     }
+  }
+
+  /// Finishes a bulk copy of one of the blocks. Returns whether there was one.
+  bool finish_copy() {
+    const auto found =
+        std::ranges::find_if(alive_, [](const Block* block) { return block->copies.has_copies(); });
+    if (found == alive_.end()) return false;
+    (*found)->copies.finish_one(random_);
+    return true;
   }
 
   struct Turn {
@@ -362,6 +400,14 @@ const LaneWords& exchange(const std::array<uint32_t, kCount>& mine) {
   return words;
 }
 
+/// Whether the calling lane acts for its warp, whose lanes must all pass the same words.
+bool is_chosen_lane(const std::array<uint32_t, 4>& words) {
+  const LaneWords& all = exchange(words);
+  REPRISE_ASSERT(std::ranges::equal(words, std::span(all.of[0]).first(words.size())),
+                 "the lanes of a warp start different copies");
+  return my_lane() == 0;
+}
+
 /// Exchanges the row addresses of four matrices of 8 x 8 elements, one address per lane.
 const LaneWords& exchange_rows(uint32_t row) {
   REPRISE_ASSERT(row % 16 == 0 && row + 16 <= current_grid->launch().shared_bytes,
@@ -420,6 +466,16 @@ HostOrder::~HostOrder() { fixed_order.reset(); }
 uint64_t take_bank_conflicts() { return std::exchange(bank_conflicts, 0); }
 
 void sync_block() { current_grid->wait(current_grid->current().block->barrier); }
+void sync_first(int threads) {
+  Group& group = current_grid->current().block->of_first;
+  REPRISE_ASSERT(thread_index() < threads && (group.size == 0 || group.size == threads),
+                 "thread {} waits for the first {} threads, and others wait for {}",
+                 thread_index(),
+                 threads,
+                 group.size);
+  group.size = threads;
+  current_grid->wait(group);
+}
 EarlierKernelsWork::EarlierKernelsWork(std::vector<std::span<std::byte>> memory) {
   grid_of_thread().unfinished().set(std::move(memory));
 }
@@ -480,6 +536,42 @@ void wait_for_copies_but(int pending) {
     }
     fiber.committed.pop_front();
   }
+}
+
+void PhaseBarrier::begin(int arrivals) {
+  current_grid->current().block->copies.begin(shared_address(this), arrivals);
+}
+void PhaseBarrier::arrive() {
+  current_grid->current().block->copies.arrive(shared_address(this), 0);
+}
+void PhaseBarrier::arrive_as_warp(int bytes) {
+  const uint32_t place = shared_address(this);
+  if (!is_chosen_lane({place, static_cast<uint32_t>(bytes)})) return;
+  current_grid->current().block->copies.arrive(place, bytes);
+}
+void PhaseBarrier::wait(int parity) {
+  REPRISE_ASSERT(parity == 0 || parity == 1, "a parity of {}", parity);
+  const HostBulkCopies& copies = current_grid->current().block->copies;
+  current_grid->wait_for_phase(copies.phases(shared_address(this)), static_cast<uint64_t>(parity));
+}
+
+void copy_bulk(void* shared, const void* from, int bytes, PhaseBarrier& barrier) {
+  const auto source = reinterpret_cast<uintptr_t>(from);
+  if (!is_chosen_lane({shared_address(shared),
+                       static_cast<uint32_t>(source),
+                       static_cast<uint32_t>(source >> 32),
+                       static_cast<uint32_t>(bytes)})) {
+    return;
+  }
+  const auto size = static_cast<size_t>(bytes);
+  const auto offset = static_cast<size_t>(static_cast<char*>(shared) - shared_memory());
+  REPRISE_ASSERT(bytes > 0 && offset + size <= current_grid->launch().shared_bytes,
+                 "a bulk copy of {} bytes to {} of {} bytes of shared memory",
+                 bytes,
+                 offset,
+                 current_grid->launch().shared_bytes);
+  current_grid->unfinished().require_finished(static_cast<const std::byte*>(from), size);
+  current_grid->current().block->copies.start(shared, from, size, shared_address(&barrier));
 }
 
 void load_fragments(uint32_t (&words)[4], uint32_t row) {

@@ -77,6 +77,11 @@ inline uint32_t block_index() { return host_thread.block; }
 inline uint32_t grid_size() { return host_thread.grid; }
 void sync_block();
 void sync_warp();
+void sync_first(int threads);
+template <int kThreads>
+void sync_first_threads() {
+  sync_first(kThreads);
+}
 float shuffle_xor(float value, int mask);
 uint64_t shuffle_xor(uint64_t value, int mask);
 int shuffle_from(int value, int lane);
@@ -168,6 +173,20 @@ template <int kPending>
 void wait_for_copies() {
   wait_for_copies_but(kPending);
 }
+
+/// A barrier of bulk copies; see host_bulk_copies_fixture.h. A wrong number of arrivals or bytes
+/// aborts, with the state of all barriers of the block.
+struct alignas(8) PhaseBarrier {
+  uint64_t state;
+  void begin(int arrivals);
+  void arrive();
+  void arrive_as_warp(int bytes);
+  void wait(int parity);
+};
+inline void let_copies_see_barriers() {}
+/// The bytes arrive as late as a thread allows that needs them, or at a random moment before. Until
+/// then the destination holds NaNs.
+void copy_bulk(void* shared, const void* from, int bytes, PhaseBarrier& barrier);
 
 /// Source of the layout: PTX ISA, "ldmatrix".
 void load_fragments(uint32_t (&words)[4], uint32_t row);

@@ -29,6 +29,7 @@
 #include "reprise/kernels/cuda/sparse_attention_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
 #include "reprise/kernels/cuda/state_kernels.cuh"
+#include "reprise/kernels/cuda/streamed_linear_kernels.cuh"
 #include "reprise/kernels/cuda/wide_expert_kernels.cuh"
 
 namespace reprise::kernels::cuda {
@@ -65,6 +66,7 @@ REPRISE_CUDA_LATE_KERNELS(REPRISE_HOST_LATE_FUNCTION)
 #define REPRISE_HOST_EARLY_FUNCTION(kernel, Arguments, threads, shared, ...) \
   REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, , __VA_ARGS__)
 REPRISE_CUDA_EARLY_KERNELS(REPRISE_HOST_EARLY_FUNCTION)
+REPRISE_CUDA_STREAMED_KERNELS(REPRISE_HOST_EARLY_FUNCTION)
 #undef REPRISE_HOST_EARLY_FUNCTION
 #undef REPRISE_HOST_FUNCTION
 

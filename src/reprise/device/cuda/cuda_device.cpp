@@ -19,15 +19,14 @@ std::unique_ptr<Device> create_cuda_device(const DriverApi& api, const CudaDevic
 
 CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
     : driver_(api, options.device_index), memory_(driver_, streams_), code_(driver_, streams_) {
-  set_programmatic_image(options.programmatic_image);
+  set_programmatic_launch(options.programmatic_launch);
 }
 
-void CudaDevice::set_programmatic_image(const void* image) {
+void CudaDevice::set_programmatic_launch(bool is_on) {
   // Only code for capability 9 always contains the wait for the previous kernel. Code for other
   // GPUs may be compiled without it, because older GPUs do not support it.
-  const bool can =
-      image != nullptr && driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9;
-  programmatic_image_ = can ? image : nullptr;
+  has_programmatic_launch_ =
+      is_on && driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9;
 }
 
 CudaDevice::~CudaDevice() {
@@ -50,7 +49,7 @@ std::string CudaDevice::description() const {
                      driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
                      version / 1000,
                      version % 1000 / 10,
-                     programmatic_image_ != nullptr ? ", programmatic dependent launch" : "");
+                     has_programmatic_launch_ ? ", programmatic dependent launch" : "");
 }
 
 Buffer CudaDevice::allocate(size_t bytes) {

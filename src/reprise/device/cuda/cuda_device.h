@@ -9,12 +9,10 @@ namespace reprise::device::cuda {
 
 struct CudaDeviceOptions {
   int device_index = 0;
-  /// Programmatic dependent launch: a kernel of this image may start before the previous kernel on
-  /// the stream has ended, if that kernel is of this image too. Each kernel of the image must then
-  /// wait for the previous one itself before it uses memory that kernels write. The same holds for
-  /// generated code. Only GPUs of compute capability 9 use this option. nullptr: every kernel
-  /// starts after the previous one has ended.
-  const void* programmatic_image = nullptr;
+  /// Programmatic dependent launch: kernels that wait for earlier ones by themselves
+  /// (CudaKernelCode::Start), and generated code, may begin before the previous kernel on the
+  /// stream has ended. Only GPUs of compute capability 9 use this option.
+  bool programmatic_launch = false;
 };
 
 /// One NVIDIA GPU behind the device contract: captures are thread-local stream captures of the

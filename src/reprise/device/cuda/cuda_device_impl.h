@@ -44,15 +44,18 @@ class CudaDevice final : public Device, public DiscardableMemory, public Reserva
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }
   [[nodiscard]] StreamList& streams() noexcept { return streams_; }
-  /// Whether a launch of this kernel may begin before the previous one has ended.
-  [[nodiscard]] bool is_programmatic(const Kernel& kernel,
-                                     const LoadedFunction& function) const noexcept {
-    return programmatic_image_ != nullptr &&
-           (kernel.cuda.image == programmatic_image_ || function.is_generated);
+  /// Whether the kernel itself waits for the kernels ahead of it.
+  [[nodiscard]] static bool waits_itself(const Kernel& kernel,
+                                         const LoadedFunction& function) noexcept {
+    return function.is_generated || kernel.cuda.start != CudaKernelCode::Start::after_previous;
+  }
+  /// Whether such a kernel begins early. \pre waits_itself()
+  [[nodiscard]] bool begins_early(const Kernel& kernel) const noexcept {
+    return has_programmatic_launch_ || kernel.cuda.start == CudaKernelCode::Start::early;
   }
   /// Changes the option for later launches; graphs that exist stay unchanged. \pre no thread
   /// launches
-  void set_programmatic_image(const void* image);
+  void set_programmatic_launch(bool is_on);
   /// A stream for work of the device itself. It never captures.
   [[nodiscard]] CUstream utility_stream() const noexcept { return memory_.stream(); }
 
@@ -76,7 +79,7 @@ class CudaDevice final : public Device, public DiscardableMemory, public Reserva
   StreamList streams_{driver_};
   CudaMemory memory_;
   KernelCode code_;
-  const void* programmatic_image_ = nullptr;  // null if the GPU does not support it
+  bool has_programmatic_launch_ = false;  // also false if the GPU does not support it
   mutable std::mutex captures_mutex_;
   std::vector<Capture*> captures_;  // open captures; their streams close them
   std::vector<CUstream> abandoned_;

@@ -27,9 +27,16 @@ struct AddArgs {
   uint32_t amount;
 };
 
-constexpr Kernel kAdd{
-    .name = "add_one",
-    .cuda = {.image = "no machine code", .function = "add", .threads_per_block = 32}};
+constexpr Kernel kAdd{.name = "add_one",
+                      .cuda = {.image = "no machine code",
+                               .function = "add",
+                               .threads_per_block = 32,
+                               .start = CudaKernelCode::Start::early_if_asked}};
+constexpr Kernel kEarly{.name = "early",
+                        .cuda = {.image = "no machine code",
+                                 .function = "add",
+                                 .threads_per_block = 32,
+                                 .start = CudaKernelCode::Start::early}};
 constexpr Kernel kWide{.name = "wide",
                        .cuda = {.image = "no machine code",
                                 .function = "add",
@@ -113,21 +120,22 @@ TEST_F(CudaDeviceOverFake,
                         programmatic.push_back(launch.is_programmatic);
                         run_add(launch);
                       }});
-  for (const void* image : {static_cast<const void*>(nullptr), kAdd.cuda.image}) {
+  for (const bool is_on : {false, true}) {
     programmatic.clear();
-    const auto device = create_cuda_device(driver_.api(), {.programmatic_image = image});
+    const auto device = create_cuda_device(driver_.api(), {.programmatic_launch = is_on});
     const auto stream = device->create_stream();
     const Buffer values = device->allocate(8 * sizeof(uint32_t));
     const auto event = device->create_event();
     const auto launch_all = [&] {
-      launch_add(*stream, values.data(), 1);  // first on the stream
+      launch_add(*stream, values.data(), 1, kEarly);  // first on the stream
+      launch_add(*stream, values.data(), 1, kEarly);
       launch_add(*stream, values.data(), 1);
       launch_add(*stream, values.data(), 1, kOfAnotherImage);
-      launch_add(*stream, values.data(), 1);  // after a kernel of another image
+      launch_add(*stream, values.data(), 1, kEarly);  // after a kernel that does not wait
       stream->fill(values.data(), std::byte{0}, 4);
       launch_add(*stream, values.data(), 1);
       stream->record(*event);
-      launch_add(*stream, values.data(), 1);
+      launch_add(*stream, values.data(), 1, kEarly);
       launch_add(*stream, values.data(), 1);
     };
     launch_all();
@@ -137,8 +145,7 @@ TEST_F(CudaDeviceOverFake,
     const auto exec = device->instantiate(*graph);
     exec->launch(*stream);
     launch_add(*stream, values.data(), 1);  // after a graph
-    const bool is_on = image != nullptr;
-    const std::vector<bool> once = {false, is_on, false, false, false, false, is_on};
+    const std::vector<bool> once = {false, true, is_on, false, false, false, false, is_on};
     std::vector<bool> wanted = once;
     wanted.insert(wanted.end(), once.begin(), once.end());
     wanted.push_back(false);
@@ -196,9 +203,9 @@ TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_a
     };
   });
   const std::vector<std::string> functions = {"f0", "f1"};
-  for (const void* image : {static_cast<const void*>(nullptr), kAdd.cuda.image}) {
+  for (const bool is_on : {false, true}) {
     programmatic.clear();
-    const auto device = create_cuda_device(driver_.api(), {.programmatic_image = image});
+    const auto device = create_cuda_device(driver_.api(), {.programmatic_launch = is_on});
     const auto stream = device->create_stream();
     const Buffer values = device->allocate(8 * sizeof(uint32_t));
     const auto loader = create_cubin_loader(*device, 96);
@@ -218,7 +225,6 @@ TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_a
     for (const GraphNode& node : graph->nodes())
       EXPECT_TRUE(node.kernel == "f0" || node.kernel == "f1");
     device->instantiate(*graph)->launch(*stream);
-    const bool is_on = image != nullptr;
     EXPECT_EQ(first_of(*stream, values.data()), 4U);
     EXPECT_EQ(programmatic, (std::vector<bool>{false, is_on, false, is_on}));
   }

@@ -79,7 +79,9 @@ void CudaStream::launch(const Launch& launch) {
   const LoadedFunction& function = device_->code().function_of(*launch.kernel);
   // A kernel has only one parameter. The driver copies as many bytes as the kernel declares.
   std::array<void*, 1> parameters{const_cast<std::byte*>(launch.args.data())};
-  const bool is_early = device_->is_programmatic(*launch.kernel, function);
+  const bool waits_itself = CudaDevice::waits_itself(*launch.kernel, function);
+  const bool is_early =
+      waits_itself && follows_waiting_kernel_ && device_->begins_early(*launch.kernel);
   CUlaunchAttribute programmatic{};
   programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   programmatic.value.programmaticStreamSerializationAllowed = 1;
@@ -92,13 +94,13 @@ void CudaStream::launch(const Launch& launch) {
                               .sharedMemBytes = code.shared_bytes,
                               .hStream = handle_,
                               .attrs = &programmatic,
-                              .numAttrs = is_early && follows_early_kernel_ ? 1U : 0U};
+                              .numAttrs = is_early ? 1U : 0U};
   const CUresult result = api.launch_kernel(&config, function.handle, parameters.data(), nullptr);
   finish_submission(result, launch.kernel->name);
   if (capture_ != nullptr) {
     capture_->launches().add(launch.kernel->name, launch.num_blocks, launch.args, launch.uses);
   }
-  follows_early_kernel_ = is_early;
+  follows_waiting_kernel_ = waits_itself;
 }
 
 void CudaStream::copy(void* destination, const void* source, size_t bytes) {
@@ -169,13 +171,13 @@ void CudaStream::launch(CUgraphExec exec) {
   require_handle();
   forbid_while_capturing("a graph launch", "launch its kernels instead, graphs do not nest");
   const Driver& driver = device_->driver();
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   driver.check(driver.bound().graph_launch(exec, handle_), "cuGraphLaunch");
   ++counters_.graph_launches;
 }
 
 void CudaStream::finish_submission(CUresult result, const char* call) {
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   if (result != CUDA_SUCCESS) {
     if (capture_ != nullptr) capture_->invalidate(device_->driver().describe(result, call));
     device_->driver().check(result, call);
@@ -186,14 +188,14 @@ void CudaStream::finish_submission(CUresult result, const char* call) {
 void CudaStream::copy_from_host(void* destination, const void* source, size_t bytes) {
   require_handle();
   forbid_wait_while_capturing("copy_from_host", "write persistent buffers before the launch");
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   staging_.upload(address(destination), static_cast<const std::byte*>(source), bytes, handle_);
 }
 
 void CudaStream::copy_to_host(void* destination, const void* source, size_t bytes) {
   require_handle();
   forbid_wait_while_capturing("copy_to_host", "read results after the launch of the graph");
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   staging_.download(static_cast<std::byte*>(destination), address(source), bytes, handle_);
 }
 
@@ -201,7 +203,7 @@ void CudaStream::record(Event& event) {
   require_handle();
   auto& cuda_event = dynamic_cast<CudaEvent&>(event);
   if (capture_ != nullptr) capture_->require_valid();
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   const Driver& driver = device_->driver();
   const CUresult result = driver.bound().event_record(cuda_event.handle_, handle_);
   if (result != CUDA_SUCCESS && capture_ != nullptr) {
@@ -216,7 +218,7 @@ void CudaStream::wait(const Event& event) {
   require_handle();
   const auto& cuda_event = dynamic_cast<const CudaEvent&>(event);
   if (capture_ != nullptr) capture_->require_valid();
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   std::shared_ptr<Capture> theirs;
   if (cuda_event.is_captured_.load(std::memory_order_acquire)) {
     theirs = cuda_event.capture_.lock();
@@ -257,7 +259,7 @@ void CudaStream::synchronize() {
 void CudaStream::begin_capture() {
   require_handle();
   forbid_while_capturing("begin_capture", "captures do not nest");
-  follows_early_kernel_ = false;
+  follows_waiting_kernel_ = false;
   std::shared_ptr<Capture> capture = device_->open_capture(*this);
   const Driver& driver = device_->driver();
   try {

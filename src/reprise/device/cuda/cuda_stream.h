@@ -74,7 +74,7 @@ class CudaStream final : public Stream {
   /// Called by Capture when it is over.
   void leave_capture() noexcept {
     capture_.reset();
-    follows_early_kernel_ = false;
+    follows_waiting_kernel_ = false;
   }
 
  private:
@@ -101,7 +101,7 @@ class CudaStream final : public Stream {
   /// early start is requested only between two such kernels, because the driver's documentation
   /// does not say enough about copies, fills, libraries and events next to them, in captures or
   /// outside.
-  bool follows_early_kernel_ = false;
+  bool follows_waiting_kernel_ = false;
 };
 
 }  // namespace reprise::device::cuda

@@ -57,6 +57,7 @@ namespace reprise::device::cuda {
   X(module_load_data, cuModuleLoadData)                              \
   X(module_unload, cuModuleUnload)                                   \
   X(module_get_function, cuModuleGetFunction)                        \
+  X(func_get_attribute, cuFuncGetAttribute)                          \
   X(func_set_attribute, cuFuncSetAttribute)                          \
   X(func_get_name, cuFuncGetName)                                    \
   X(launch_kernel, cuLaunchKernelEx)                                 \

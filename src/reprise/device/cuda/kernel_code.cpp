@@ -97,6 +97,14 @@ void KernelCode::prepare(CUfunction function, const CudaKernelCode& code) const 
       fmt::format("{} bytes of shared memory for {}", code.shared_bytes, code.function));
 }
 
+int KernelCode::architecture_of(const Kernel& kernel) {
+  int version = 0;
+  driver_->check(driver_->bound().func_get_attribute(
+                     &version, CU_FUNC_ATTRIBUTE_PTX_VERSION, function_of(kernel).handle),
+                 fmt::format("cuFuncGetAttribute of {}", kernel.name).c_str());
+  return version;
+}
+
 std::string KernelCode::name_of(CUfunction function) const {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(

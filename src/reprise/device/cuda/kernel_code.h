@@ -31,6 +31,10 @@ class KernelCode {
   /// valid until its image is unloaded.
   /// \throws DeviceError
   [[nodiscard]] const LoadedFunction& function_of(const Kernel& kernel);
+  /// The architecture of the PTX from which the kernel's code was compiled, such as 90: here or, if
+  /// the image has no machine code for this GPU, by the driver from PTX of an older architecture.
+  /// Loads the kernel. \throws DeviceError
+  [[nodiscard]] int architecture_of(const Kernel& kernel);
   /// The kernel's name, or the driver's name of the function. \throws DeviceError
   [[nodiscard]] std::string name_of(CUfunction function) const;
 

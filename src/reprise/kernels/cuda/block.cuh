@@ -68,6 +68,68 @@ template <int kPending>
 REPRISE_DEVICE void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+
+// Bulk copies, and barriers that wait for their bytes. Only code for compute capability 9 and later
+// has them.
+
+/// A barrier in shared memory ("mbarrier"). Its phase ends when as many threads as begin() said
+/// have arrived, and all bytes that they expect are there. The parities of the phases are 0, 1, 0,
+/// and so on.
+struct alignas(8) PhaseBarrier {
+  uint64_t state;
+  /// The first phase begins. Other threads may use the barrier after a barrier of the block.
+  REPRISE_DEVICE void begin(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)),
+                 "r"(arrivals)
+                 : "memory");
+  }
+  REPRISE_DEVICE void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+  }
+  /// One arrival for the whole warp, whose lanes all call this. The phase also waits for so many
+  /// bytes of bulk copies, which start later.
+  REPRISE_DEVICE void arrive_as_warp(int bytes) {
+    asm volatile(
+        "{ .reg .pred p; elect.sync _|p, 0xffffffff; @p mbarrier.arrive.expect_tx.shared::cta.b64 "
+        "_, [%0], %1; }" ::"r"(shared_address(this)),
+        "r"(bytes)
+        : "memory");
+  }
+  /// Returns when the current phase, or the one before it, has this parity and has ended.
+  REPRISE_DEVICE void wait(int parity) {
+    uint32_t has_ended = 0;
+    while (has_ended == 0) {
+      asm volatile(
+          "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, "
+          "0, p; }"
+          : "=r"(has_ended)
+          : "r"(shared_address(this)), "r"(parity)
+          : "memory");
+    }
+  }
+};
+/// After begin() of all barriers, by the thread that called it: copies may use the barriers.
+REPRISE_DEVICE void let_copies_see_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+}
+/// Starts a copy to shared memory, whose bytes arrive at the barrier. Both places are aligned to
+/// 16, and the size is a positive multiple of 16. All lanes of a warp call this with the same
+/// arguments and start one copy: an instruction for a warp, not for a lane.
+REPRISE_DEVICE void copy_bulk(void* shared, const void* from, int bytes, PhaseBarrier& barrier) {
+  asm volatile(
+      "{ .reg .pred p; elect.sync _|p, 0xffffffff; @p "
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3]; }" ::
+          "r"(shared_address(shared)),
+      "l"(from),
+      "r"(bytes),
+      "r"(shared_address(&barrier))
+      : "memory");
+}
+/// A barrier of the first kThreads threads of the block. No other number may be used in a kernel.
+template <int kThreads>
+REPRISE_DEVICE void sync_first_threads() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
 /// Makes all earlier writes of the calling thread visible to the whole GPU before its next
 /// accesses.
 REPRISE_DEVICE void fence() { __threadfence(); }

@@ -34,12 +34,10 @@ class CudaAccelerator final : public Accelerator {
       const AcceleratorOptions& options) override {
     return device::cuda::create_cuda_device(
         api_,
-        {.device_index = options.device_index,
-         .programmatic_image = programmatic_image(options.programmatic_launch)});
+        {.device_index = options.device_index, .programmatic_launch = options.programmatic_launch});
   }
   void set_programmatic_launch(device::Device& device, bool is_on) override {
-    dynamic_cast<device::cuda::CudaDevice&>(device).set_programmatic_image(
-        programmatic_image(is_on));
+    dynamic_cast<device::cuda::CudaDevice&>(device).set_programmatic_launch(is_on);
   }
   [[nodiscard]] int num_devices() const override {
     int count = 0;
@@ -98,9 +96,6 @@ class CudaAccelerator final : public Accelerator {
   const LoadedNccl& nccl() {
     if (!nccl_) nccl_ = libraries_.load_nccl();
     return *nccl_;
-  }
-  static const void* programmatic_image(bool is_on) {
-    return is_on ? row_kernels().gather_rows.cuda.image : nullptr;
   }
 
   device::cuda::DriverApi api_;

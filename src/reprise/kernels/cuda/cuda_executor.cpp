@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
+#include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/device/cuda/cuda_stream.h"
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/cpu_executor.h"
@@ -93,6 +94,14 @@ bool launch_recurrence(const OpRun& run) {
   return launch_states(run, has_chunks ? PromptStates::in_chunks : PromptStates::token_after_token);
 }
 
+/// A build without code for compute capability 9 runs there too: the driver compiles its PTX, in
+/// which these kernels are empty.
+bool runs_streamed_kernels(device::Device& device) {
+  auto& gpu = dynamic_cast<device::cuda::CudaDevice&>(device);
+  return gpu.driver().attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9 &&
+         gpu.code().architecture_of(row_kernels().gather_rows) >= 90;
+}
+
 bool launch_among_ranks(const OpRun& run) {
   return launch_collective(run, static_cast<const CudaExecutor&>(run.executor).device_ranks());
 }
@@ -104,7 +113,11 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
                            const CudaExecutorOptions& options)
     : DeviceExecutor(stream, pool, row_kernels(), launches()), options_(options) {
   device::Device& device = stream.device();
-  for (const device::Kernel* kernel : all_kernels()) device.load(*kernel);
+  for (const device::Kernel* kernel : usual_kernels()) device.load(*kernel);
+  has_streamed_kernels_ = runs_streamed_kernels(device);
+  if (has_streamed_kernels_) {
+    for (const device::Kernel* kernel : streamed_kernels()) device.load(*kernel);
+  }
   for (const FlashInferKernels& kernels : options.flashinfer) {
     device.load(*kernels.decode);
     device.load(*kernels.merge);
@@ -270,7 +283,7 @@ bool CudaExecutor::launch_own(const LinearKernels& kernels,
                               .num_rows = none,
                               .out = out,
                               .norm = call.norm,
-                              .tile_columns = tile_columns_of(call.choice)});
+                              .tiles = tiles_of(call.choice)});
 }
 
 bool CudaExecutor::linear(const ProductCall& call, const OpRun& run) {
@@ -310,7 +323,7 @@ bool CudaExecutor::lm_head(const ProductCall& call, const OpRun& run) {
                               .num_rows = in["num_rows"],
                               .out = run.out[0],
                               .norm = call.norm,
-                              .tile_columns = tile_columns_of(call.choice)});
+                              .tiles = tiles_of(call.choice)});
 }
 
 bool CudaExecutor::linear_rope_kv_write(const ProductCall& call, const OpRun& run) {
@@ -332,7 +345,7 @@ bool CudaExecutor::linear_rope_kv_write(const ProductCall& call, const OpRun& ru
                                         in["bias"],
                                         heads_call,
                                         call.norm,
-                                        tile_columns_of(call.choice))) {
+                                        tiles_of(call.choice))) {
     return true;
   }
   // Uses two launches: the matrix product is stored in memory of the pool.

@@ -72,6 +72,8 @@ class CudaExecutor final : public DeviceExecutor {
   /// nullptr: the project's own kernels compute all products.
   [[nodiscard]] GemmLibrary* library() noexcept { return gemm_.get(); }
   [[nodiscard]] const CudaExecutorOptions& options() const noexcept { return options_; }
+  /// Whether this GPU runs streamed_kernels().
+  [[nodiscard]] bool has_streamed_kernels() const noexcept { return has_streamed_kernels_; }
 
  private:
   /// What a product needs besides its operands.
@@ -128,6 +130,7 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] const FlashInferKernels* flashinfer_for(const AttentionCall& call) const;
 
   CudaExecutorOptions options_;
+  bool has_streamed_kernels_ = false;
   int64_t partial_rows_ = 0;
   device::Buffer partials_;            // results of parts of the positions
   device::Buffer arrived_;             // how many parts of a tile are done

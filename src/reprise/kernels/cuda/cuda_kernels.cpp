@@ -18,17 +18,30 @@ namespace {
 
 using device::Kernel;
 
-#define REPRISE_CUDA_DECLARE(kernel, Arguments, threads, shared, ...) \
-  constexpr Kernel kernel{.name = #kernel "_cuda",                    \
-                          .cuda = {.image = reprise_cuda_kernels,     \
-                                   .function = "reprise_" #kernel,    \
-                                   .threads_per_block = threads,      \
-                                   .shared_bytes = shared}};
-REPRISE_CUDA_KERNELS(REPRISE_CUDA_DECLARE)
+using Start = device::CudaKernelCode::Start;
+
+#define REPRISE_CUDA_DECLARE(when, kernel, threads, shared)        \
+  constexpr Kernel kernel{.name = #kernel "_cuda",                 \
+                          .cuda = {.image = reprise_cuda_kernels,  \
+                                   .function = "reprise_" #kernel, \
+                                   .threads_per_block = threads,   \
+                                   .shared_bytes = shared,         \
+                                   .start = when}};
+#define REPRISE_CUDA_DECLARE_USUAL(kernel, Arguments, threads, shared, ...) \
+  REPRISE_CUDA_DECLARE(Start::early_if_asked, kernel, threads, shared)
+REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DECLARE_USUAL)
+REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_DECLARE_USUAL)
+#undef REPRISE_CUDA_DECLARE_USUAL
+#define REPRISE_CUDA_DECLARE_STREAMED(kernel, Arguments, threads, shared, ...) \
+  REPRISE_CUDA_DECLARE(Start::early, kernel, threads, shared)
+REPRISE_CUDA_STREAMED_KERNELS(REPRISE_CUDA_DECLARE_STREAMED)
+#undef REPRISE_CUDA_DECLARE_STREAMED
 #undef REPRISE_CUDA_DECLARE
 
 #define REPRISE_CUDA_LIST(kernel, Arguments, threads, shared, ...) &kernel,
-constexpr const Kernel* kAll[] = {REPRISE_CUDA_KERNELS(REPRISE_CUDA_LIST)};
+constexpr const Kernel* kUsual[] = {REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_LIST)
+                                        REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_LIST)};
+constexpr const Kernel* kStreamed[] = {REPRISE_CUDA_STREAMED_KERNELS(REPRISE_CUDA_LIST)};
 #undef REPRISE_CUDA_LIST
 
 #define REPRISE_QUANT_KERNEL(name)                             \
@@ -86,11 +99,13 @@ LinearKernels linear_kernels(DType dtype) {
                              {.of_8_columns = {&linear_8x8_bf16, &linear_8x32_bf16},
                               .of_16_columns = {&linear_16x8_bf16, &linear_16x32_bf16},
                               .of_32_columns = {nullptr, &linear_32x32_staged_bf16},
-                              .dots = &linear_dots_bf16},
+                              .dots = &linear_dots_bf16,
+                              .streamed = {&linear_8_streamed_bf16, &linear_16_streamed_bf16}},
                              {.of_8_columns = {&linear_8x8_f16, &linear_8x32_f16},
                               .of_16_columns = {&linear_16x8_f16, &linear_16x32_f16},
                               .of_32_columns = {nullptr, &linear_32x32_staged_f16},
-                              .dots = &linear_dots_f16});
+                              .dots = &linear_dots_f16,
+                              .streamed = {&linear_8_streamed_f16, &linear_16_streamed_f16}});
 }
 
 LinearKernels lm_head_kernels(DType dtype) {
@@ -98,10 +113,12 @@ LinearKernels lm_head_kernels(DType dtype) {
                              {.dots = &lm_head_dots_f32},
                              {.of_16_columns = {&lm_head_16x8_bf16, nullptr},
                               .of_32_columns = {nullptr, &lm_head_32x32_staged_bf16},
-                              .dots = &lm_head_dots_bf16},
+                              .dots = &lm_head_dots_bf16,
+                              .streamed = {&lm_head_8_streamed_bf16, &lm_head_16_streamed_bf16}},
                              {.of_16_columns = {&lm_head_16x8_f16, nullptr},
                               .of_32_columns = {nullptr, &lm_head_32x32_staged_f16},
-                              .dots = &lm_head_dots_f16});
+                              .dots = &lm_head_dots_f16,
+                              .streamed = {&lm_head_8_streamed_f16, &lm_head_16_streamed_f16}});
 }
 
 LinearKernels linear_silu_and_mul_kernels(DType dtype) {
@@ -109,9 +126,11 @@ LinearKernels linear_silu_and_mul_kernels(DType dtype) {
       dtype,
       {.dots = &linear_silu_and_mul_dots_f32},
       {.of_16_columns = {&linear_silu_and_mul_16x8_bf16, &linear_silu_and_mul_16x32_staged_bf16},
-       .dots = &linear_silu_and_mul_dots_bf16},
+       .dots = &linear_silu_and_mul_dots_bf16,
+       .streamed = {&linear_silu_and_mul_8_streamed_bf16, &linear_silu_and_mul_16_streamed_bf16}},
       {.of_16_columns = {&linear_silu_and_mul_16x8_f16, &linear_silu_and_mul_16x32_staged_f16},
-       .dots = &linear_silu_and_mul_dots_f16});
+       .dots = &linear_silu_and_mul_dots_f16,
+       .streamed = {&linear_silu_and_mul_8_streamed_f16, &linear_silu_and_mul_16_streamed_f16}});
 }
 
 LinearKernels linear_rope_kv_write_kernels(DType dtype) {
@@ -120,10 +139,12 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
       {},
       {.of_8_columns = {&linear_rope_kv_write_8x8_bf16, &linear_rope_kv_write_8x32_bf16},
        .of_16_columns = {&linear_rope_kv_write_16x8_bf16, &linear_rope_kv_write_16x32_bf16},
-       .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_bf16}},
+       .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_bf16},
+       .streamed = {&linear_rope_kv_write_8_streamed_bf16, &linear_rope_kv_write_16_streamed_bf16}},
       {.of_8_columns = {&linear_rope_kv_write_8x8_f16, &linear_rope_kv_write_8x32_f16},
        .of_16_columns = {&linear_rope_kv_write_16x8_f16, &linear_rope_kv_write_16x32_f16},
-       .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_f16}});
+       .of_32_columns = {nullptr, &linear_rope_kv_write_32x32_staged_f16},
+       .streamed = {&linear_rope_kv_write_8_streamed_f16, &linear_rope_kv_write_16_streamed_f16}});
 }
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
@@ -282,6 +303,8 @@ const Kernel& rank_experts_kernel() { return experts_of_rank; }
 
 const Kernel& rank_columns_kernel() { return columns_of_ranks; }
 
-std::span<const Kernel* const> all_kernels() { return kAll; }
+std::span<const Kernel* const> usual_kernels() { return kUsual; }
+
+std::span<const Kernel* const> streamed_kernels() { return kStreamed; }
 
 }  // namespace reprise::kernels::cuda

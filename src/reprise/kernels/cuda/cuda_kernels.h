@@ -17,6 +17,12 @@ struct FragmentKernels {
   const device::Kernel* for_32_rows = nullptr;
 };
 
+/// Those of streamed_kernels() for up to 8 rows, by the rows of the weight in a block's tile.
+struct StreamedLinearKernels {
+  const device::Kernel* of_8_weights = nullptr;
+  const device::Kernel* of_16_weights = nullptr;
+};
+
 /// The kernels of a matrix product for one type: on tensor cores, with tiles of 8, 16 and 32
 /// columns, and `dots` for any depth and alignment.
 struct LinearKernels {
@@ -24,6 +30,7 @@ struct LinearKernels {
   FragmentKernels of_16_columns;
   FragmentKernels of_32_columns;  // only for_32_rows
   const device::Kernel* dots = nullptr;
+  StreamedLinearKernels streamed;
 };
 
 /// Kernels on the tensor cores, in the order of kFragmentHeads. nullptr: there is none.
@@ -128,7 +135,10 @@ struct SamplingKernels {
 [[nodiscard]] const device::Kernel& rank_experts_kernel();
 [[nodiscard]] const device::Kernel& rank_columns_kernel();
 
-/// All kernels. They must be loaded before a capture.
-[[nodiscard]] std::span<const device::Kernel* const> all_kernels();
+/// The kernels that run on every GPU. They must be loaded before a capture.
+[[nodiscard]] std::span<const device::Kernel* const> usual_kernels();
+/// Products whose weights arrive by bulk copies. Only code for compute capability 9 has them; GPUs
+/// with other code may not even load them.
+[[nodiscard]] std::span<const device::Kernel* const> streamed_kernels();
 
 }  // namespace reprise::kernels::cuda

@@ -39,6 +39,29 @@
   REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 8, 1, Epilogue::rope_kv_write)     \
   REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 32, 1, Epilogue::rope_kv_write)
 
+// Products of up to eight rows whose weights arrive by bulk copies, by the rows of the weight in a
+// block's tile. Only code for compute capability 9 and later has them. They too wait for the
+// kernels ahead of them at a place of their own choice, and they begin early in every launch.
+#define REPRISE_CUDA_STREAMED_PRODUCT(X, name, type, T, Out, epilogue) \
+  X(name##_8_streamed_##type,                                          \
+    CudaLinearArguments,                                               \
+    kStreamedThreads,                                                  \
+    kStreamedSharedBytes,                                              \
+    streamed_linear<T, Out, 1, epilogue>)                              \
+  X(name##_16_streamed_##type,                                         \
+    CudaLinearArguments,                                               \
+    kStreamedThreads,                                                  \
+    kStreamedSharedBytes,                                              \
+    streamed_linear<T, Out, 2, epilogue>)
+#define REPRISE_CUDA_STREAMED_PRODUCTS(X, type, T)                                          \
+  REPRISE_CUDA_STREAMED_PRODUCT(X, linear, type, T, T, Epilogue::none)                      \
+  REPRISE_CUDA_STREAMED_PRODUCT(X, lm_head, type, T, float, Epilogue::none)                 \
+  REPRISE_CUDA_STREAMED_PRODUCT(X, linear_silu_and_mul, type, T, T, Epilogue::silu_and_mul) \
+  REPRISE_CUDA_STREAMED_PRODUCT(X, linear_rope_kv_write, type, T, T, Epilogue::rope_kv_write)
+#define REPRISE_CUDA_STREAMED_KERNELS(X)            \
+  REPRISE_CUDA_STREAMED_PRODUCTS(X, bf16, BFloat16) \
+  REPRISE_CUDA_STREAMED_PRODUCTS(X, f16, Float16)
+
 #define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                 \
   X(linear_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, T, Epilogue::none>)      \
   X(lm_head_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, float, Epilogue::none>) \
@@ -276,5 +299,6 @@
 
 #define REPRISE_CUDA_KERNELS(X) \
   REPRISE_CUDA_LATE_KERNELS(X)  \
-  REPRISE_CUDA_EARLY_KERNELS(X)
+  REPRISE_CUDA_EARLY_KERNELS(X) \
+  REPRISE_CUDA_STREAMED_KERNELS(X)
 // NOLINTEND(bugprone-macro-parentheses)

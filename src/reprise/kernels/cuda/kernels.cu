@@ -26,6 +26,7 @@
 #include "reprise/kernels/cuda/sparse_attention_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
 #include "reprise/kernels/cuda/state_kernels.cuh"
+#include "reprise/kernels/cuda/streamed_linear_kernels.cuh"
 #include "reprise/kernels/cuda/wide_expert_kernels.cuh"
 
 namespace reprise::kernels::cuda {
@@ -47,6 +48,7 @@ REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DEFINE_LATE)
     __VA_ARGS__(arguments);                                                \
   }
 REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_DEFINE_EARLY)
+REPRISE_CUDA_STREAMED_KERNELS(REPRISE_CUDA_DEFINE_EARLY)
 #undef REPRISE_CUDA_DEFINE_EARLY
 
 }  // namespace reprise::kernels::cuda

@@ -39,6 +39,13 @@ constexpr uint32_t linear_shared_bytes(int columns, int rows, int parts) {
   return static_cast<uint32_t>(kLinearWarps * (kWarpRingBytes + parts * columns * rows * 4));
 }
 
+// Products whose weights arrive by bulk copies (streamed_linear_kernels.cuh). One block runs on a
+// multiprocessor, so that a block of the next kernel has room beside it.
+inline constexpr int kStreamedThreads = (kLinearWarps + 1) * 32;  // the last warp starts the copies
+/// Dynamic shared memory: two such blocks take all 228 KiB of a multiprocessor, of which the driver
+/// keeps 1 KiB for each block.
+inline constexpr uint32_t kStreamedSharedBytes = 113 * 1024;
+
 // Kernels for any type and depth: columns and rows of a block's tile.
 inline constexpr int kDotColumns = 8;
 inline constexpr int kDotRows = 4;

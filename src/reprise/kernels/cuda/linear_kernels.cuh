@@ -57,17 +57,22 @@ REPRISE_DEVICE float sum_of_aligned_squares(const T* x, int64_t width, const Tea
   return squares;
 }
 
+/// The threads that multiply are all threads of the block.
+struct WholeBlock {
+  REPRISE_DEVICE static void sync() { sync_block(); }
+};
+
 /// The scale of the norm of the calling lane's row, for up to kMostNormedRows rows, with the bits
 /// of rms_norm: the same threads sum the same columns, in the same order. `shared` has room for 9
-/// floats per row.
-template <typename T>
+/// floats per row. All kLinearWarps warps that multiply must call this.
+template <typename T, typename Threads = WholeBlock>
 REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t limit, float* shared) {
   const LinearArguments& a = arguments.product;
   const int64_t width = a.depth;
   const T* x = static_cast<const T*>(a.x);
   float* scales = shared + kMostNormedRows * kLinearWarps;
   if (width <= kWidestWarpRow) {
-    for (int64_t row = warp_index(); row < limit; row += num_warps()) {
+    for (int64_t row = warp_index(); row < limit; row += kLinearWarps) {
       const Team team{lane_index(), kWarpSize};
       const float squares = sum_of_aligned_squares(x + row * a.x_stride, width, team);
       const float scale = rms_norm_scale(team.sum(squares), width, arguments.epsilon);
@@ -75,7 +80,7 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
     }
   } else {
     // The loads of all rows are started before the first row is summed.
-    const Team team{thread_index(), num_threads()};
+    const Team team{thread_index(), kLinearWarps * kWarpSize};
     float squares[kMostNormedRows];
     REPRISE_UNROLL
     for (int row = 0; row < kMostNormedRows; ++row) {
@@ -87,7 +92,7 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
       const float sum = warp_sum(squares[row]);
       if (lane_index() == 0) shared[row * kLinearWarps + warp_index()] = sum;
     }
-    sync_block();
+    Threads::sync();
     const int row = thread_index();
     if (row < limit) {
       float total = 0;
@@ -95,7 +100,7 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
       scales[row] = rms_norm_scale(total, width, arguments.epsilon);
     }
   }
-  sync_block();
+  Threads::sync();
   const int row = lane_index() / 4;
   return row < limit ? scales[row] : 0;
 }
@@ -246,11 +251,12 @@ struct TileSums {
   static constexpr int kPartSize = kHalves * kFragmentColumns * kRows;
   float* shared;
 
-  /// All threads of the block must call this.
+  /// All threads that multiply must call this.
+  template <typename Threads = WholeBlock>
   REPRISE_DEVICE void gather(const float (&sums)[kParts][kTiles][4]) const {
     const int group = lane_index() / 4;
     const int member = lane_index() % 4;
-    sync_block();  // all threads have read the previous tile's sums
+    Threads::sync();  // all threads have read the previous tile's sums
     REPRISE_UNROLL
     for (int part = 0; part < kParts; ++part) {
       float* mine = shared + (warp_index() * kParts + part) * kPartSize;
@@ -263,7 +269,7 @@ struct TileSums {
         }
       }
     }
-    sync_block();
+    Threads::sync();
   }
   [[nodiscard]] REPRISE_DEVICE float total(int part, int item) const {
     float sum = 0;
@@ -275,17 +281,18 @@ struct TileSums {
   }
 };
 
-/// Stores the i-th result of a tile. The second sum of a rotated pair lies half a tile later.
+/// Stores the i-th result of a tile. The second sum of a result is that of the second part, or it
+/// lies half a tile later.
 template <typename T, typename Out, Epilogue kEpilogue, int kHalves, int kTiles, int kParts>
 REPRISE_DEVICE void store_result(const ProductResult<T, Out, kEpilogue>& result,
                                  const CudaLinearArguments& arguments,
                                  const TileSums<kHalves, kTiles, kParts>& sums,
                                  int i) {
-  if constexpr (kEpilogue == Epilogue::rope_kv_write) {
+  if constexpr (kParts == 2) {
+    result.store(arguments, {sums.total(0, i), sums.total(1, i)});
+  } else if constexpr (ProductResult<T, Out, kEpilogue>::kSums == 2) {
     constexpr int kResults = TileSums<kHalves, kTiles, kParts>::kPartSize / 2;
     result.store(arguments, {sums.total(0, i), sums.total(0, kResults + i)});
-  } else if constexpr (kParts == 2) {
-    result.store(arguments, {sums.total(0, i), sums.total(1, i)});
   } else {
     result.store(arguments, {sums.total(0, i)});
   }

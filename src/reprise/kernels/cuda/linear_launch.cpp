@@ -60,13 +60,17 @@ Choice choose_for_many_rows(const LinearKernels& kernels,
 }
 
 /// nullptr: there is no kernel with these tiles.
-const device::Kernel* kernel_of_tile(const LinearKernels& kernels,
-                                     int64_t rows,
-                                     int32_t tile_columns) {
+const device::Kernel* kernel_of_tile(const LinearKernels& kernels, int64_t rows, TileChoice tiles) {
+  if (tiles.is_streamed) {
+    if (rows > kFragmentRows) return nullptr;
+    return tiles.columns == kFragmentColumns   ? kernels.streamed.of_8_weights
+           : tiles.columns == kMostTileColumns ? kernels.streamed.of_16_weights
+                                               : nullptr;
+  }
   const auto of_rows = [rows](const FragmentKernels& fragments) {
     return rows <= kFragmentRows ? fragments.for_8_rows : fragments.for_32_rows;
   };
-  switch (tile_columns) {
+  switch (tiles.columns) {
     case kFragmentColumns:
       return of_rows(kernels.of_8_columns);
     case kMostTileColumns:
@@ -78,22 +82,44 @@ const device::Kernel* kernel_of_tile(const LinearKernels& kernels,
   }
 }
 
-/// No choice changes a result.
+/// The kernel without a table of choices: one whose weights arrive by each lane's own copies.
+Choice choose_by_rule(const LinearKernels& kernels,
+                      int64_t rows,
+                      int64_t columns,
+                      int num_multiprocessors) {
+  return rows <= kFragmentRows ? choose_for_few_rows(kernels, columns, num_multiprocessors)
+                               : choose_for_many_rows(kernels, rows, columns, num_multiprocessors);
+}
+
+/// Streamed tiles with which the busiest multiprocessor, with one block, reads least. Of equal
+/// tiles, those of 16 rows of the weight add up fewer sums.
+int32_t streamed_tile(int64_t weight_rows, int num_multiprocessors) {
+  const auto most_read = [&](int64_t tile) {
+    return ceil_div(ceil_div(weight_rows, tile), num_multiprocessors) * tile;
+  };
+  return most_read(kFragmentColumns) < most_read(kMostTileColumns) ? kFragmentColumns
+                                                                   : kMostTileColumns;
+}
+
+/// No choice changes a result. `columns`: of the result; `weight_rows`: as many, or twice as many.
 Choice choose_fragments(const LinearKernels& kernels,
                         int64_t rows,
                         int64_t columns,
+                        int64_t weight_rows,
                         int num_multiprocessors,
-                        int32_t tile_columns) {
-  Choice choice;
-  if (const device::Kernel* kernel = kernel_of_tile(kernels, rows, tile_columns)) {
-    choice = {kernel, blocks_of(ceil_div(columns, int64_t{tile_columns}), num_multiprocessors)};
-  } else if (rows <= kFragmentRows) {
-    choice = choose_for_few_rows(kernels, columns, num_multiprocessors);
-  } else {
-    choice = choose_for_many_rows(kernels, rows, columns, num_multiprocessors);
+                        TileChoice tiles) {
+  if (rows == 0) return {kernels.of_16_columns.for_8_rows, 0};
+  if (tiles.is_streamed && tiles.columns == 0) {
+    tiles.columns = streamed_tile(weight_rows, num_multiprocessors);
   }
-  if (rows == 0) choice.num_blocks = 0;
-  return choice;
+  const device::Kernel* kernel = kernel_of_tile(kernels, rows, tiles);
+  if (kernel == nullptr) return choose_by_rule(kernels, rows, columns, num_multiprocessors);
+  if (!tiles.is_streamed) {
+    return {kernel, blocks_of(ceil_div(columns, int64_t{tiles.columns}), num_multiprocessors)};
+  }
+  const int64_t tile_columns = tiles.columns * columns / weight_rows;
+  const int64_t num_tiles = ceil_div(columns, tile_columns);
+  return {kernel, static_cast<uint32_t>(std::min<int64_t>(num_tiles, num_multiprocessors))};
 }
 
 /// Also true if there is no norm.
@@ -125,15 +151,20 @@ bool can_norm_first(const Tensor& x, const Tensor& weight, const Tensor& norm) {
          is_vector_aligned(norm.data());
 }
 
-std::vector<int32_t> tile_choices(const LinearKernels& kernels,
-                                  const Tensor& x,
-                                  const Tensor& weight) {
+std::vector<TileChoice> tile_choices(const LinearKernels& kernels,
+                                     const Tensor& x,
+                                     const Tensor& weight,
+                                     bool has_streamed_kernels) {
   if (!fits_fragments(x, weight)) return {};
-  std::vector<int32_t> tiles;
-  for (const int32_t columns : {kFragmentColumns, kMostTileColumns, kWideTileColumns}) {
-    if (kernel_of_tile(kernels, x.size(0), columns) != nullptr) tiles.push_back(columns);
+  std::vector<TileChoice> choices;
+  for (const bool is_streamed : {false, true}) {
+    if (is_streamed && !has_streamed_kernels) break;
+    for (const int32_t columns : {kFragmentColumns, kMostTileColumns, kWideTileColumns}) {
+      const TileChoice tiles{.columns = columns, .is_streamed = is_streamed};
+      if (kernel_of_tile(kernels, x.size(0), tiles) != nullptr) choices.push_back(tiles);
+    }
   }
-  return tiles;
+  return choices;
 }
 
 bool launch_linear(device::Stream& stream,
@@ -157,8 +188,12 @@ bool launch_linear(device::Stream& stream,
                 static_cast<uint32_t>(ceil_div(product.rows, kDotRows) *
                                       ceil_div(product.columns, kDotColumns))};
   if (kernels.of_16_columns.for_8_rows != nullptr && fits_fragments(call.x, call.weight)) {
-    choice = choose_fragments(
-        kernels, product.rows, product.columns, num_multiprocessors, call.tile_columns);
+    choice = choose_fragments(kernels,
+                              product.rows,
+                              product.columns,
+                              call.weight.size(0),
+                              num_multiprocessors,
+                              call.tiles);
   }
   return launch(stream,
                 *choice.kernel,
@@ -180,7 +215,7 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& bias,
                                  const RopeAndCacheCall& call,
                                  const NormCall& norm,
-                                 int32_t tile_columns) {
+                                 TileChoice tiles) {
   LinearKernels kernels = linear_rope_kv_write_kernels(x.dtype());
   // The halves of a tile are the halves of a head.
   if (call.q_out.size(2) % kWideTileColumns != 0) kernels.of_32_columns = {};
@@ -193,8 +228,8 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                          .to = rope_and_cache(call),
                                          .norm = norm.weight.data(),
                                          .epsilon = norm.epsilon};
-  const Choice choice =
-      choose_fragments(kernels, x.size(0), weight.size(0), num_multiprocessors, tile_columns);
+  const Choice choice = choose_fragments(
+      kernels, x.size(0), weight.size(0), weight.size(0), num_multiprocessors, tiles);
   // Only the device knows which slots are written, so the launch declares a write of both whole
   // caches.
   return launch(stream,

@@ -21,23 +21,35 @@ struct NormCall {
 /// separate norm costs less than a norm in every block.
 [[nodiscard]] bool can_norm_first(const Tensor& x, const Tensor& weight, const Tensor& norm);
 
-/// The arguments of a matrix product, borrowed for the call. Undefined tensors are left out.
-struct LinearCall {
-  const Tensor& x;           // [num_tokens, in_features], rows may be strided
-  const Tensor& weight;      // [out_features, in_features]
-  const Tensor& bias;        // [out_features] or undefined
-  const Tensor& residual;    // like out, rows may be strided, or undefined
-  const Tensor& num_rows;    // int32[1], read when the work runs, or undefined: all
-  const Tensor& out;         // [num_tokens, out_features], or half of them with silu_and_mul
-  NormCall norm;             // \pre none, or can_norm_first()
-  int32_t tile_columns = 0;  // of a block's tile; 0, or one without a kernel: by the rule
+/// The kernels of a product whose rows and alignment fit the tensor cores. No choice changes a
+/// result. A choice without a kernel means the rule.
+struct TileChoice {
+  // Columns of a block's tile; streamed: the rows of the weight that it reads, of which
+  // silu_and_mul has two for each column. 0: as the rule says.
+  int32_t columns = 0;
+  bool is_streamed = false;  // for up to eight rows, and GPUs that have streamed_kernels()
+
+  friend bool operator==(const TileChoice&, const TileChoice&) = default;
 };
 
-/// The tiles among which launches of a product with so many rows can choose, by their columns. The
-/// choice changes no result. Empty: there is only one kernel.
-[[nodiscard]] std::vector<int32_t> tile_choices(const LinearKernels& kernels,
-                                                const Tensor& x,
-                                                const Tensor& weight);
+/// The arguments of a matrix product, borrowed for the call. Undefined tensors are left out.
+struct LinearCall {
+  const Tensor& x;         // [num_tokens, in_features], rows may be strided
+  const Tensor& weight;    // [out_features, in_features]
+  const Tensor& bias;      // [out_features] or undefined
+  const Tensor& residual;  // like out, rows may be strided, or undefined
+  const Tensor& num_rows;  // int32[1], read when the work runs, or undefined: all
+  const Tensor& out;       // [num_tokens, out_features], or half of them with silu_and_mul
+  NormCall norm;           // \pre none, or can_norm_first()
+  TileChoice tiles = {};
+};
+
+/// The tiles among which launches of a product with so many rows can choose; streamed ones only
+/// where the GPU has streamed_kernels(). Empty: there is only one kernel.
+[[nodiscard]] std::vector<TileChoice> tile_choices(const LinearKernels& kernels,
+                                                   const Tensor& x,
+                                                   const Tensor& weight,
+                                                   bool has_streamed_kernels);
 
 /// Chooses the kernel by type, shape, alignment and number of rows, and launches as many blocks as
 /// keep `num_multiprocessors` busy. The number of blocks changes no result.
@@ -56,6 +68,6 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& bias,
                                  const RopeAndCacheCall& call,
                                  const NormCall& norm,
-                                 int32_t tile_columns = 0);
+                                 TileChoice tiles = {});
 
 }  // namespace reprise::kernels::cuda

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/product_table.h"
 #include "reprise/tensor/op.h"
@@ -13,15 +14,20 @@
 
 namespace reprise::kernels::cuda {
 
+[[nodiscard]] constexpr bool is_streamed(const ProductChoice* choice) noexcept {
+  return choice != nullptr && choice->kernel == ProductChoice::Kernel::streamed;
+}
+/// Whether one launch of the project's kernels computes the product with what surrounds it.
 [[nodiscard]] constexpr bool is_own(const ProductChoice* choice) noexcept {
-  return choice != nullptr && choice->kernel == ProductChoice::Kernel::own;
+  return is_streamed(choice) || (choice != nullptr && choice->kernel == ProductChoice::Kernel::own);
 }
 [[nodiscard]] constexpr bool is_librarys(const ProductChoice* choice) noexcept {
   return choice != nullptr && choice->kernel == ProductChoice::Kernel::library;
 }
-/// Of an own kernel; 0: as the rule says.
-[[nodiscard]] constexpr int32_t tile_columns_of(const ProductChoice* choice) noexcept {
-  return is_own(choice) ? choice->tile_columns : 0;
+/// Of an own kernel; otherwise as the rule says.
+[[nodiscard]] constexpr TileChoice tiles_of(const ProductChoice* choice) noexcept {
+  if (!is_own(choice)) return {};
+  return {.columns = choice->tile_columns, .is_streamed = is_streamed(choice)};
 }
 /// \pre is_librarys(&choice)
 [[nodiscard]] cublasLtMatmulAlgo_t algorithm_of(const ProductChoice& choice) noexcept;

@@ -80,6 +80,9 @@ std::vector<std::string> ProductTuner::use(const ProductTable& table) {
 std::string ProductTuner::why_not(const ProductShape& shape,
                                   int64_t rows,
                                   const ProductChoice& choice) const {
+  if (is_streamed(&choice) && !executor_->has_streamed_kernels()) {
+    return "this GPU, or the code for it in this build, has no bulk copies";
+  }
   if (!is_librarys(&choice)) return {};
   if (executor_->options().invariance == BatchInvariance::required) {
     return "with --batch-invariant no sum may depend on the number of rows";
@@ -121,10 +124,13 @@ std::vector<ProductChoice> ProductTuner::candidates(const NotedProduct& product)
   std::vector<ProductChoice> all = {{.kernel = ProductChoice::Kernel::built_in}};
   GemmLibrary* library = executor_->library();
   if (library == nullptr || product.rows <= kMostRowsOfOwnKernels) {
-    std::vector<int32_t> tiles = tile_choices(own_kernels(product.shape.op, x.dtype()), x, weight);
-    if (tiles.empty()) tiles = {0};
-    for (const int32_t columns : tiles) {
-      all.push_back({.kernel = ProductChoice::Kernel::own, .tile_columns = columns});
+    std::vector<TileChoice> choices = tile_choices(
+        own_kernels(product.shape.op, x.dtype()), x, weight, executor_->has_streamed_kernels());
+    if (choices.empty()) choices.emplace_back();
+    for (const TileChoice& tiles : choices) {
+      all.push_back({.kernel = tiles.is_streamed ? ProductChoice::Kernel::streamed
+                                                 : ProductChoice::Kernel::own,
+                     .tile_columns = tiles.columns});
     }
   }
   if (library == nullptr) return all;

@@ -15,6 +15,7 @@
 
 #include "reprise/device/error.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 #include "tests/support/kernels/reference.h"
@@ -190,6 +191,83 @@ TEST_F(ProductTunerTest, own_tiles_are_candidates_and_change_no_bit) {
   const std::vector<std::byte> by_rule = bits(engine.step(OpCode::linear, 4));
   (void)engine.tuner().use(table);
   EXPECT_EQ(bits(engine.step(OpCode::linear, 4)), by_rule);
+}
+
+TEST_F(ProductTunerTest, streamed_kernels_are_candidates_for_few_rows_and_change_no_bit) {
+  machine_.cublas_lt().set_candidates({50});
+  take("linear_", 20);
+  take("linear_8_streamed", 6);
+  take("linear_16_streamed", 4);
+  for (const BatchInvariance invariance :
+       {BatchInvariance::not_required, BatchInvariance::required}) {
+    Engine engine(machine_, invariance);
+    const std::vector<std::byte> by_rule = bits(engine.step(OpCode::linear, 4));
+    const ProductTable table = engine.tune([&] { (void)engine.step(OpCode::linear, 4); });
+    EXPECT_EQ(only(table).choice, (ProductChoice{.kernel = Kernel::streamed, .tile_columns = 16}));
+    EXPECT_DOUBLE_EQ(only(table).microseconds, 4);
+    EXPECT_DOUBLE_EQ(only(table).built_in_microseconds, 20);
+    EXPECT_EQ(describe(only(table).choice), "streamed, tiles of 16");
+    EXPECT_EQ(parse_product_table(print(table), "stored"), table);
+    EXPECT_TRUE(engine.tuner().use(table).empty());
+    EXPECT_EQ(bits(engine.step(OpCode::linear, 4)), by_rule);
+    for (const int64_t rows : {9, 24}) {
+      const ProductTable many = engine.tune([&] { (void)engine.step(OpCode::linear, rows); });
+      EXPECT_NE(only(many).choice.kernel, Kernel::streamed) << rows;
+    }
+  }
+}
+
+TEST_F(ProductTunerTest, code_for_an_older_gpu_has_no_streamed_kernels) {
+  machine_.cublas_lt().set_candidates({50});
+  take("linear_", 20);
+  take("linear_16_streamed", 4);
+  Engine engine(machine_);
+  const ProductTable table = engine.tune([&] { (void)engine.step(OpCode::linear, 4); });
+  ASSERT_EQ(only(table).choice.kernel, Kernel::streamed);
+  // The driver compiles PTX for compute capability 8 if the image has nothing better.
+  machine_.driver().set_architecture_of_code(80);
+  Engine older(machine_);
+  const ProductTable own = older.tune([&] { (void)older.step(OpCode::linear, 4); });
+  EXPECT_NE(only(own).choice.kernel, Kernel::streamed);
+  const std::vector<std::string> left_out = older.tuner().use(table);
+  ASSERT_EQ(left_out.size(), 1U);
+  EXPECT_THAT(left_out[0], testing::HasSubstr("has no bulk copies"));
+  EXPECT_EQ(bits(older.step(OpCode::linear, 4)), bits(engine.step(OpCode::linear, 4)));
+}
+
+// So a streamed kernel is measured as it runs: its copies begin while the kernel before it ends.
+TEST_F(ProductTunerTest, streamed_kernels_begin_early_whether_or_not_all_kernels_do) {
+  const std::string function = "reprise_linear_16_streamed_bf16";
+  std::vector<bool> programmatic;
+  const HostKernel& kernel = host_kernels().at(function);
+  machine_.driver().add_kernel(function,
+                               {.parameter_bytes = kernel.argument_bytes,
+                                .run = [&](const device::cuda::FakeLaunch& launch) {
+                                  programmatic.push_back(launch.is_programmatic);
+                                  kernel.run(
+                                      launch.parameter, launch.num_blocks, 0, launch.num_blocks);
+                                }});
+  machine_.cublas_lt().set_candidates({50});
+  take("linear_", 20);
+  take("linear_16_streamed", 4);
+  Engine engine(machine_);
+  (void)engine.tuner().use(engine.tune([&] { (void)engine.step(OpCode::linear, 4); }));
+  EXPECT_GT(std::ranges::count(programmatic, true), kLayers) << "in the graphs that are timed";
+  const std::vector<bool> of_layers = {false, true, true};
+  programmatic.clear();
+  const std::vector<std::byte> eager = bits(engine.step(OpCode::linear, 4));
+  EXPECT_EQ(programmatic, of_layers);
+  engine.stream().begin_capture();
+  const Tensor out = engine.step(OpCode::linear, 4);
+  const auto graph = engine.stream().end_capture();
+  programmatic.clear();
+  machine_.device().instantiate(*graph)->launch(engine.stream());
+  engine.stream().synchronize();
+  EXPECT_EQ(programmatic, of_layers);
+  EXPECT_EQ(bits(out), eager);
+  for (const device::Kernel* one : streamed_kernels()) {
+    EXPECT_EQ(one->cuda.start, device::CudaKernelCode::Start::early) << one->name;
+  }
 }
 
 TEST_F(ProductTunerTest, what_saves_less_than_the_noise_is_not_chosen) {
