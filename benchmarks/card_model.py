@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Predicts the time of a decode step on an H200, node by node, so that a change of CUDA kernels can be judged without a card.
 
-    card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped] [--attention own|roof]
+    card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped|streamed] [--attention own|roof]
                               [--weights bfloat16|int4_g128|q4_k|...] [--prompt TOKENS]
 
 With --prompt it predicts a prompt of so many tokens instead, alone in a step, for weights in bfloat16, float8 and int8.
 CONFIG.JSON is the configuration of a dense model. --weights says how the matrices of its layers are stored; the head is bfloat16.
 No card has run packed products: their times are those of bfloat16 with fewer bytes, or of the instructions that they need. `own` and `library` are the kernels as measured on an H200
 (results/2026-11-28-h200.json); `overlapped` is a chain of kernels that only read, where each starts before the one before has
-ended, so no product can be faster. `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
+ended, so no product can be faster. `streamed` are kernels that no card has run. `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
 predictions are from what was measured. Uses only Python's standard library.
 """
 
@@ -55,10 +55,33 @@ class ProductKernel:
         return self.start_us + self.us_per_1000_deep * depth / 1000 + read_us
 
 
+CACHE_BANDWIDTH = 5.5  # MB/us that all multiprocessors read from the second-level cache (measured by others on an H100)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamedKernel:
+    """Products of up to 8 rows whose copies begin while the kernel before them ends (src/reprise/kernels/cuda/streamed_linear_kernels.cuh).
+
+    Nothing here was measured. Assumed: weights arrive as fast as in a chain of kernels that only read; each 16 rows of the
+    weight read all rows of x again, from the second-level cache; and no kernel is shorter than what follows the wait for the kernel
+    before it: x arrives (0.6 us), the slots of the ring are multiplied (0.5), sums and results (0.5), the end becomes visible (0.4).
+    """
+
+    bandwidth: float = 4.58
+    more_us: float = 0.2
+    least_us: float = 2.0
+
+    def us(self, rows, outputs, depth, bytes_of_element=BYTES, instructions=None):
+        megabytes = outputs * depth * bytes_of_element / 1e6
+        read_us = max(megabytes / self.bandwidth, megabytes * (1 + rows / 16) / CACHE_BANDWIDTH)
+        return max(read_us, self.least_us) + self.more_us
+
+
 PRODUCTS = {
     "own": ProductKernel(2.5, 0.5, 4.2, 0.014),  # 1 to 8 rows
     "library": ProductKernel(3.5, 0.4, 4.4, 0.0015),  # cuBLASLt, 1 to 32 rows
     "overlapped": ProductKernel(0.1, 0.0, 4.58, 0.0),
+    "streamed": StreamedKernel(),  # 1 to 8 rows
 }
 
 # Prompts. FLOP/us of large products: bfloat16 as measured. Eight bits are not: cuBLAS took 310 us for 4176 x 12288 x 4096 in
@@ -137,7 +160,6 @@ def prompt_parts(config, tokens, weights="bfloat16"):
 ROWS_OF_TILE = 16
 # Counted in the source, for sixteen rows: as INSTRUCTIONS_OF_CODEC, with the products and loads of eight more rows.
 INSTRUCTIONS_OF_SIXTEEN_ROWS = {"int8_rows": 26, "f8e4m3_rows": 68, "f8e4m3_g128": 74}
-CACHE_BANDWIDTH = 5.5  # MB/us that all multiprocessors read from the second-level cache (measured by others on an H100)
 
 
 def own_rows_us(elements, rows, weights):
@@ -170,6 +192,10 @@ def print_prompt(config, tokens):
 def step_us(nodes, products):
     if products == "overlapped":
         return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
+    if products == "streamed":
+        # Only the other kernels begin after the one before them has ended. The scale of a norm is found before the first product.
+        return sum(count * (us + {"qkv": NORM_US, "gate_up": NORM_US}.get(name, 0 if name in ("o", "down", "head") else NODE_US))
+                   for name, count, us, _ in nodes)
     # The norms of packed products are nodes of their own.
     has_norms = all(name != "quantise" for name, _, _, _ in nodes)
     normed = ("qkv", "gate_up") if has_norms else ()

@@ -8,6 +8,7 @@
 //                    without, and a prefill; as many rounds as fit into SECONDS (60)
 //     serving        requests that arrive at random, by mode, 1B shape
 //     parts          attention of decoding and of a prompt, products, update of a graph
+//     streamed       products of few rows, by the usual kernels and by those with bulk copies
 //     sampling       the sampler alone
 //     rehearse       rows without a GPU, for the test of gpu_check.sh
 //   cuda_benchmark launch NAME [ROWS]   decoding with programmatic dependent launch and without
@@ -15,6 +16,8 @@
 //   cuda_benchmark bytes NAME           prints the bytes that a decoding step of one request reads
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +29,7 @@
 #include "benchmarks/cuda_model.h"
 #include "benchmarks/cuda_parts.h"
 #include "benchmarks/cuda_serving.h"
+#include "benchmarks/cuda_streamed.h"
 #include "benchmarks/cuda_tune.h"
 #include "benchmarks/row_log.h"
 #include "reprise/base/error.h"
@@ -34,7 +38,8 @@ namespace reprise::benchmark {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|sampling|tune|rehearse [ROWS [SECONDS]], or "
+    "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|streamed|sampling|tune|rehearse [ROWS "
+    "[SECONDS]], or "
     "cuda_benchmark launch|config|bytes 0.5b|1b|8b";
 
 /// Writes rows of all lengths until the process is ended.
@@ -66,7 +71,8 @@ int run(const std::vector<std::string>& arguments) {
     measure_launch(open_gpu(), config_of(argument(1)), log);
     return 0;
   }
-  const bool is_part = what == "parts" || what == "sampling" || what == "serving" || what == "tune";
+  constexpr std::array kParts = {"parts", "sampling", "serving", "streamed", "tune"};
+  const bool is_part = std::ranges::find(kParts, what) != kParts.end();
   if (!is_part && what != "rehearse" && config_of(what) == nullptr) throw InvalidArgument(kUsage);
   RowLog log(what, argument(1));
   if (what == "rehearse") rehearse(log);
@@ -78,6 +84,8 @@ int run(const std::vector<std::string>& arguments) {
     measure_sampling(gpu, log);
   } else if (what == "serving") {
     measure_serving(gpu, kOneBillion, log);
+  } else if (what == "streamed") {
+    measure_streamed_products(gpu, seconds, log);
   } else if (what == "tune") {
     measure_tuning(gpu, seconds, log);
   } else {

@@ -4,12 +4,7 @@
 #include <random>
 
 namespace reprise::benchmark {
-namespace {
-
-/// Fills the tensor with random numbers, because chips multiply zeros faster. One block of numbers
-/// repeats; its length is not a multiple of a row, so rows differ. Codes are bytes that are numbers
-/// in float8 and, four of them, in float32.
-void fill(device::Stream& stream, const Tensor& tensor) {
+void fill_at_random(device::Stream& stream, const Tensor& tensor) {
   constexpr size_t kElements = (size_t{1} << 20) + 24;
   const bool has_codes = dtype_bytes(tensor.dtype()) == 1 || tensor.layout().has_codes();
   std::mt19937 random(5);
@@ -28,8 +23,6 @@ void fill(device::Stream& stream, const Tensor& tensor) {
   }
 }
 
-}  // namespace
-
 double product_seconds(const Gpu& gpu,
                        int64_t rows,
                        int64_t columns,
@@ -42,7 +35,7 @@ double product_seconds(const Gpu& gpu,
   const auto make = [&](const TensorType& type) {
     memory.push_back(gpu.device->allocate(type.bytes()));
     const Tensor tensor = Tensor::borrow(type, memory.back().data(), execution.executor());
-    fill(stream, tensor);
+    fill_at_random(stream, tensor);
     return tensor;
   };
   const WeightLayout layout = codec ? layout_of(*codec, depth) : WeightLayout();

@@ -12,11 +12,12 @@ namespace {
 constexpr std::array kRequests = {1, 8, 16, 32, 64};
 constexpr int32_t kMostTokens = 64;
 
-/// By arithmetic from the products that an H200 measured on 2026-11-28 (own kernels, cuBLASLt's
-/// first suggestion, 2 us for each launch more): percent of the products of a step that a choice
-/// saves. Other numbers of requests and other algorithms were not measured.
+/// The percentage of a step that choices save. One and eight requests: by card_model.py, if
+/// streamed kernels are as it assumes. Others: by arithmetic from the products that an H200
+/// measured on 2026-11-28 (own kernels, cuBLASLt's first suggestion, 2 us for each launch more).
 double predicted_percent(std::string_view shape, int32_t requests) {
-  if (requests == 8) return shape == "0.5b" ? 1.2 : (shape == "1b" ? 0.9 : 0.5);
+  if (requests == 1) return shape == "0.5b" ? 31 : (shape == "1b" ? 30 : 22);
+  if (requests == 8) return shape == "0.5b" ? 28 : (shape == "1b" ? 22 : 12);
   return shape == "8b" && requests == 16 ? 0.7 : 0;
 }
 

@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+import card_model  # noqa: E402
+
 BATCH_1_SHARES = {"0.5b": 0.40, "1b": 0.65, "8b": 0.80}
 PASS_OR_FAIL = (
     ("conformance", "device conformance suite"),
@@ -103,6 +106,16 @@ def add_parts(table, rows):
         table.add(f"update of {row['nodes']} nodes", "<= 0.5 ms", [row["milliseconds"]], lambda time: time <= 0.5, " ms")
 
 
+def add_streamed(table, rows):
+    """Both kernels of each product, beside what the model of the card says."""
+    for row in pick(rows, "streamed_product"):
+        name = f"product of {row['rows']} rows, {row['model']} {row['product']}"
+        for kernel, us, tile in (("own", row["own_us"], ""),
+                                 ("streamed", *min((row[f"streamed_{tile}_us"], f", tiles of {tile}") for tile in (8, 16)))):
+            predicted = card_model.PRODUCTS[kernel].us(row["rows"], row["columns"], row["depth"])
+            table.add(f"{name}, {kernel}{tile}", f"predicted {predicted:.1f} us", [us], unit=" us")
+
+
 def add_serving(table, rows):
     """How much more, and how much sooner, than PIECEWISE."""
     piecewise = pick(rows, "serving", mode="PIECEWISE")
@@ -131,6 +144,7 @@ def make_table(measured, statuses):
         if name in statuses:
             table.rows.append((what, "passes", "-", statuses[name]["status"]))
     add_parts(table, measured.get("parts", []))
+    add_streamed(table, measured.get("streamed", []))
     for row in pick(measured.get("sampling", []), "sampling"):
         table.add(f"sampling, {row['kind']}, {row['rows']} rows", "", [row["microseconds"]], unit=" us")
     for name in BATCH_1_SHARES:

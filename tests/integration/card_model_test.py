@@ -101,6 +101,20 @@ class CardModel(unittest.TestCase):
                          for weights in ("int4_g128", "bfloat16"))
         self.assertLess(packed, 0.65 * plain)
 
+    def test_streamed_products_are_predicted_between_a_chain_that_only_reads_and_own_kernels(self):
+        model = self.model
+        for shape, config in CONFIGS.items():
+            for name, (outputs, depth) in SHAPES[shape].items():
+                for rows in (1, 8):
+                    us, least, own = (model.PRODUCTS[kernel].us(rows, outputs, depth) for kernel in ("streamed", "overlapped", "own"))
+                    self.assertTrue(least < us < 1.03 * own, (shape, name, rows))
+            step, least, own = (model.step_us(model.nodes_of(config, 1, 256, kernel, "own"), kernel)
+                                for kernel in ("streamed", "overlapped", "own"))
+            self.assertTrue(least < step < 0.95 * own, shape)
+        # By arithmetic: 235 MB at 4.58 TB/s, and 1.6 MB, which take less than the latencies.
+        self.assertAlmostEqual(model.PRODUCTS["streamed"].us(1, 28672, 4096), 234.88 / 4.58 + 0.2, places=2)
+        self.assertAlmostEqual(model.PRODUCTS["streamed"].us(1, 896, 896), 2.2)
+
     def test_nothing_is_faster_than_a_chain_of_kernels_that_only_read(self):
         for row in self.rows["nodes in a chain of kernels that read"]:
             if "kilobytes" not in row:
