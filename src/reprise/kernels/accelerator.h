@@ -95,7 +95,7 @@ struct LoadedAccelerator {
 [[nodiscard]] bool has_cuda_driver();
 
 /// The version of the interface between the plug-in and its loader. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 7;
+inline constexpr uint32_t kAcceleratorVersion = 8;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// Makes an accelerator, which the caller owns. nullptr: the accelerator cannot be used, and
