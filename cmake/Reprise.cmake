@@ -79,7 +79,7 @@ if(REPRISE_HARDEN AND NOT REPRISE_SANITIZE)
 endif()
 
 # For code that runs once, such as tests and the command line: optimising it takes longer than running it. With -Og, GCC
-# takes five sixths of the time of -O1, no more than with -O0. Its garbage collection takes a seventh of the time of such
+# takes about five sixths of the time of -O1. Its garbage collection takes a seventh of the time of such
 # a file, and would free 0.2 GB. clang-tidy, which reads the commands of a build without groups, does not know the
 # parameter.
 set(REPRISE_COLD_CODE_OPTIONS

@@ -62,10 +62,9 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (!argument.starts_with(kFiles)) {
-      std::fprintf(
-          stderr,
-          "'%s' is no argument of this binary, whose own one is --files=SOURCE[,SOURCE...]\n",
-          argv[i]);
+      std::fprintf(stderr,
+                   "unknown argument '%s'; expected --files=SOURCE[,SOURCE...] or --gtest_...\n",
+                   argv[i]);
       return 2;
     }
     if (testing::GTEST_FLAG(filter) == "*" && !choose(argument.substr(kFiles.size()))) {

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "reprise/api/loading/engine_device.h"
 #include "reprise/api/loading/engine_loader.h"
 #include "reprise/api/loading/loaded_engine.h"
+#include "reprise/api/loading/product_tuning.h"
 #include "reprise/api/options/product_report.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
@@ -86,11 +86,7 @@ int run_tune(std::span<const std::string> raw_arguments) {
   StartupProgress progress(false);
   std::unique_ptr<api::LoadedEngine> engine =
       api::load_engine(arguments.engine, progress.observer());
-  if (!engine->device->is_gpu()) {
-    // The engine says that --tune, which is set above, has no effect.
-    std::erase_if(engine->report.warnings,
-                  [](const std::string& text) { return text.starts_with("--tune "); });
-  }
+  std::erase(engine->report.warnings, api::kNothingToTune);  // the caller did not give --tune
   print_warnings(engine->report);
   if (!engine->device->is_gpu()) {
     if (arguments.engine.tune_again) {

@@ -12,11 +12,13 @@
 #include <random>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reprise/kernels/attention/attention.h"
 #include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/oracles/caches.h"
 #include "tests/support/kernels/reference.h"
@@ -82,6 +84,63 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
 class CudaOps : public CudaOpsOf<DType> {
  protected:
   [[nodiscard]] DType dtype() const override { return GetParam(); }
+
+  /// Expects that products of all kinds touch only weights before the kernels ahead are done.
+  /// `columns`: a multiple of 64. Only for the fake driver.
+  void expect_only_weights_are_read_early(int64_t rows, int64_t depth, int64_t columns) {
+    const int64_t heads = columns / 16;  // a quarter each of keys and of values
+    const Tensor x = random({rows, depth});
+    const Tensor weight = random({columns, depth});
+    const Tensor bias = random({columns});
+    const Tensor residual = random({rows, columns});
+    const Tensor norm = random({depth});
+    const Tensor wanted = ints({1}, {static_cast<int32_t>(rows)});
+    const Tensor table = make({4, 16}, DType::f32);
+    fill(table, 1);
+    const Tensor positions = ints({rows}, std::vector<int32_t>(static_cast<size_t>(rows), 2));
+    std::vector<int32_t> places(static_cast<size_t>(rows));
+    std::iota(places.begin(), places.end(), 0);
+    const Tensor slots = ints({rows}, places);
+    const Tensor keys = random({2, heads / 4, 8, 16});
+    const Tensor values = random({2, heads / 4, 8, 16});
+    OpAttributes attributes;
+    attributes.length = heads / 2;
+    for (const Tensor& before : {Tensor(), norm}) {
+      const std::vector<std::pair<OpCode, std::vector<Tensor>>> calls = {
+          {OpCode::linear, {x, weight, bias, {}}},
+          {OpCode::linear_silu_and_mul, {x, weight, bias, {}, before}},
+          {OpCode::linear_add, {x, weight, bias, residual, {}}},
+          {OpCode::lm_head, {x, weight, wanted, {}, before}},
+          {OpCode::linear_rope_kv_write,
+           {x, weight, bias, positions, table, keys, values, slots, {}, {}, before}}};
+      for (const auto& [code, inputs] : calls) {
+        expect_same_bits_behind_kernels(
+            code, inputs, attributes, {x, residual, wanted, positions, slots, keys, values});
+      }
+    }
+  }
+
+ private:
+  /// Runs an op alone, then behind kernels that write `written` and the result.
+  void expect_same_bits_behind_kernels(OpCode code,
+                                       const std::vector<Tensor>& inputs,
+                                       const OpAttributes& attributes,
+                                       std::vector<Tensor> written) {
+    const Tensor want = run(code, inputs, attributes);
+    std::array<Tensor, 1> outputs{make(want.shape(), want.dtype())};
+    const Tensor got = outputs[0];
+    written.push_back(got);
+    std::vector<std::span<std::byte>> memory;
+    for (const Tensor& tensor : written) {
+      memory.emplace_back(tensor.data_as<std::byte>(), tensor.type().bytes());
+    }
+    {
+      const EarlierKernelsWork work(memory);
+      executor_.execute({.code = code, .attributes = attributes}, inputs, outputs);
+      stream_->synchronize();
+    }
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), want.type().bytes()), 0) << op_name(code);
+  }
 };
 
 /// A batch of requests over a cache. Some rows of the cache must not be read.

@@ -34,7 +34,7 @@ class HostBulkCopies {
   [[nodiscard]] bool has_copies() const { return !copies_.empty(); }
   /// Its generation is the number of phases that have ended.
   [[nodiscard]] const ThreadGroup& phases(uint32_t place) const;
-  /// Of all barriers together.
+  /// How many phases have ended, of all barriers together.
   [[nodiscard]] uint64_t num_ended() const { return num_ended_; }
   /// A sentence for each barrier of an unfinished phase.
   [[nodiscard]] std::string describe() const;

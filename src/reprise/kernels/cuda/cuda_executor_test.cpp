@@ -183,52 +183,7 @@ TEST_P(CudaOps, products_of_a_norm_have_the_bits_of_the_norm_and_the_product) {
 
 TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
   if (machine_.is_real()) GTEST_SKIP() << "a GPU does not tell what a kernel touches";
-  for (const int64_t rows : {1, 8, 9}) {
-    const Tensor x = random({rows, 136});
-    const Tensor weight = random({64, 136});
-    const Tensor bias = random({64});
-    const Tensor residual = random({rows, 64});
-    const Tensor norm = random({136});
-    const Tensor wanted = ints({1}, {static_cast<int32_t>(rows)});
-    const Tensor table = make({4, 16}, DType::f32);
-    fill(table, 1);
-    const Tensor positions = ints({rows}, std::vector<int32_t>(static_cast<size_t>(rows), 2));
-    std::vector<int32_t> places(static_cast<size_t>(rows));
-    std::iota(places.begin(), places.end(), 0);
-    const Tensor slots = ints({rows}, places);
-    const Tensor keys = random({2, 1, 8, 16});
-    const Tensor values = random({2, 1, 8, 16});
-    OpAttributes attributes;
-    attributes.length = 2;
-    using Call = std::pair<OpCode, std::vector<Tensor>>;
-    const std::vector<Call> calls = {
-        {OpCode::linear, {x, weight, bias, {}}},
-        {OpCode::linear_add, {x, weight, bias, residual, {}}},
-        {OpCode::linear_silu_and_mul, {x, weight, bias, {}, {}}},
-        {OpCode::lm_head, {x, weight, wanted, {}, {}}},
-        {OpCode::linear_rope_kv_write,
-         {x, weight, bias, positions, table, keys, values, slots, {}, {}, {}}},
-        {OpCode::lm_head, {x, weight, wanted, {}, norm}},
-        {OpCode::linear_rope_kv_write,
-         {x, weight, bias, positions, table, keys, values, slots, {}, {}, norm}}};
-    for (const auto& [code, inputs] : calls) {
-      const Tensor want = run(code, inputs, attributes);
-      const std::array<Tensor, 1> outputs{make(want.shape(), want.dtype())};
-      std::vector<std::span<std::byte>> memory;
-      for (const Tensor& tensor :
-           {x, residual, wanted, positions, slots, keys, values, outputs[0]}) {
-        memory.emplace_back(tensor.data_as<std::byte>(), tensor.type().bytes());
-      }
-      {
-        const EarlierKernelsWork work(memory);
-        std::array<Tensor, 1> written = outputs;
-        executor_.execute({.code = code, .attributes = attributes}, inputs, written);
-        stream_->synchronize();
-      }
-      EXPECT_EQ(std::memcmp(outputs[0].data(), want.data(), want.type().bytes()), 0)
-          << op_name(code);
-    }
-  }
+  for (const int64_t rows : {1, 8, 9}) expect_only_weights_are_read_early(rows, 136, 64);
 }
 
 TEST_P(CudaOps, the_head_computes_only_the_rows_that_are_wanted_when_it_runs) {

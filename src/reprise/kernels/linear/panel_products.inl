@@ -52,14 +52,15 @@ struct PanelProducts {
     const bool asks = groups > 1 && block.is_last_use;
     const int64_t lines = a.depth / kElementsOfLine;
     const int64_t at_once = asks || (kWidens && block.rows > 1) ? kStretchLines : lines;
-    const int64_t at_most = groups == 0 ? 0 : ceil_div(block.rows, groups);
+    const int64_t rows_of_group = groups == 0 ? 0 : ceil_div(block.rows, groups);
     for (int64_t begin = 0; begin < lines; begin += at_once) {
       PanelStretch stretch = {.begin = begin, .end = min_of(begin + at_once, lines)};
       if (asks) stretch.bytes_ahead = bytes_ahead(a.depth, columns, stretch, lines);
       for (int64_t g = 0; g < groups; ++g) {
         stretch.first_panel = g * panels / groups;
         stretch.last_panel = (g + 1) * panels / groups;
-        multiply(a, block, g * at_most, at_most, columns, stretch);
+        const int64_t row = g * rows_of_group;
+        multiply(a, block, row, min_of(rows_of_group, block.rows - row), columns, stretch);
       }
     }
     finish(a, block, columns, store_row);
@@ -92,11 +93,9 @@ struct PanelProducts {
   void multiply(const LinearArguments& a,
                 const LinearBlock& block,
                 int64_t row,
-                int64_t at_most,
+                int64_t rows,
                 const Columns& columns,
                 const PanelStretch& stretch) {
-    const int64_t rows = min_of(at_most, block.rows - row);
-    if (rows <= 0) return;
     const T* x[kMostRows];
     for (int64_t r = 0; r < rows; ++r) {
       x[r] = static_cast<const T*>(a.x) + (block.row + row + r) * a.x_stride;
