@@ -7,6 +7,9 @@ set_property(CACHE REPRISE_CUDA PROPERTY STRINGS AUTO ON OFF)
 # Machine code is made for these architectures, and PTX of the first one for newer GPUs.
 set(REPRISE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "GPU architectures to compile for")
 
+# nvcc then needs a third of its time, and the kernels spill registers: for builds whose kernels run on no GPU.
+option(REPRISE_CUDA_FAST_COMPILE "Compile the kernels for GPUs with few optimisations" OFF)
+
 # A list separated by semicolons; see docs/gpu.md.
 set(REPRISE_FLASHINFER "" CACHE STRING "Include folders of FlashInfer's headers (and of a CCCL that they need): the FLASHINFER backend then decodes with its kernels")
 
@@ -59,10 +62,14 @@ function(reprise_cuda_image)
   if(ARG_CONTRACTS)
     set(fmad -fmad=true)
   endif()
+  set(fast "")
+  if(REPRISE_CUDA_FAST_COMPILE)
+    set(fast --Ofast-compile=mid)
+  endif()
   list(TRANSFORM ARG_DEPENDS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   add_custom_command(
     OUTPUT ${image}
-    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 -std=c++20 ${fmad} --expt-relaxed-constexpr
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 ${fast} -std=c++20 ${fmad} --expt-relaxed-constexpr
             --threads 2 -lineinfo -Xptxas -v -I${PROJECT_SOURCE_DIR}/src ${ARG_INCLUDES} ${codes} -o ${image} ${source}
             # The log has the registers and spills of every kernel, for a test. It is shown when the compiler fails.
             2> ${image}.log || awk "1; END { exit 1 }" ${image}.log

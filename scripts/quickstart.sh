@@ -90,7 +90,7 @@ choose_cuda() {
       echo "scripts/quickstart.sh --cuda needs nvcc of CUDA 13 or newer${version:+ (found: $version)}: put it into the PATH or set CUDA_PATH" >&2
       exit 1
     fi
-    cmake_arguments=(-DREPRISE_CUDA=ON ${gpus:+"-DREPRISE_CUDA_ARCHITECTURES=$gpus"})
+    cmake_arguments=(-DREPRISE_CUDA=ON -DREPRISE_CUDA_FAST_COMPILE=OFF ${gpus:+"-DREPRISE_CUDA_ARCHITECTURES=$gpus"})
   elif [[ -z "$(capabilities)" ]]; then
     no_cuda="nvidia-smi finds no GPU here"
     if (( ${version:-0} >= 13 )); then
@@ -103,7 +103,7 @@ choose_cuda() {
   elif (( version < 13 )); then
     no_cuda="nvcc here is of CUDA $version; $needs_toolkit"
   else
-    cmake_arguments=(-DREPRISE_CUDA=ON "-DREPRISE_CUDA_ARCHITECTURES=$gpus")
+    cmake_arguments=(-DREPRISE_CUDA=ON -DREPRISE_CUDA_FAST_COMPILE=OFF "-DREPRISE_CUDA_ARCHITECTURES=$gpus")
   fi
   # An existing build folder stays as its owner has configured it.
   if [[ -n "$no_cuda" && ! -f build/release/build.ninja ]]; then

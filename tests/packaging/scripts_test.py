@@ -73,7 +73,7 @@ class Quickstart(unittest.TestCase):
     def test_builds_the_kernels_of_the_gpu_that_is_here(self):
         for gpus, architectures in (("9.0", "90a"), ("8.0", "80"), ("8.9\\n9.0", "80;90a"), ("12.0\\n12.0", "120"), ("7.5\\n9.0", "90a")):
             said = self.machine.run("quickstart.sh", FAKE_GPUS=gpus, FAKE_NVCC="13.0")
-            self.assertEqual([f"cmake --preset release -DREPRISE_CUDA=ON -DREPRISE_CUDA_ARCHITECTURES={architectures}"],
+            self.assertEqual([f"cmake --preset release -DREPRISE_CUDA=ON -DREPRISE_CUDA_FAST_COMPILE=OFF -DREPRISE_CUDA_ARCHITECTURES={architectures}"],
                              self.machine.logged("cmake"))
             self.assertNotIn("Built without", said)
 
@@ -89,7 +89,7 @@ class Quickstart(unittest.TestCase):
     def test_builds_them_without_a_gpu_where_that_is_asked_for(self):
         self.machine.run("quickstart.sh", FAKE_NVCC="13.0")
         said = self.machine.run("quickstart.sh", "--cuda", FAKE_NVCC="13.0")
-        self.assertEqual(["cmake --preset release -DREPRISE_CUDA=ON"], self.machine.logged("cmake"))
+        self.assertEqual(["cmake --preset release -DREPRISE_CUDA=ON -DREPRISE_CUDA_FAST_COMPILE=OFF"], self.machine.logged("cmake"))
         self.assertNotIn("Built without", said)
         # Later runs of the script keep the files that exist.
         self.assertNotIn("Built without", self.machine.run("quickstart.sh", FAKE_NVCC="13.0"))
