@@ -236,6 +236,7 @@ class Configurations(Case):
             with self.subTest(text):
                 self.assertIn(expected, self.refused("serve", MODEL, "--config", self.write("bad.yaml", text)))
         self.assertIn("no such file", self.refused("serve", MODEL, "--config", "nowhere.yaml"))
+        self.assertIn("--config: /: is not a file", self.refused("serve", MODEL, "--config", "/"))
         self.assertIn("REPRISE_ARG_PORT: ", self.refused("serve", MODEL, REPRISE_ARG_PORT="x"))
 
 

@@ -195,11 +195,12 @@ class Pooling(unittest.TestCase):
         model, _ = self.copy_of("bert-mean")
         server = self.start(model)
         for path, body, param in (
+            ("/v1/embeddings", {"input": [[10**6]]}, "input"),
                 ("/v1/embeddings", {}, "input"),
                 ("/v1/embeddings", {"input": []}, "input"),
                 ("/v1/embeddings", {"input": 7}, "input"),
                 ("/v1/embeddings", {"input": ["a", 7]}, "input"),
-                ("/v1/embeddings", {"input": [96]}, None),
+                ("/v1/embeddings", {"input": [96]}, "input"),
                 ("/v1/embeddings", {"input": ["a"] * 2049}, "input"),
                 ("/v1/embeddings", {"input": "a", "encoding_format": "hex"}, "encoding_format"),
                 ("/v1/embeddings", {"input": "a", "dimensions": 8}, "dimensions"),

@@ -158,7 +158,9 @@ std::vector<Assignment> read_config_file(const OptionTable& table,
                                          const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) {
-    throw InvalidArgument(fmt::format("--config: {}: no such file", path.string()));
+    const bool exists = std::filesystem::exists(path, ignored);
+    throw InvalidArgument(
+        fmt::format("--config: {}: {}", path.string(), exists ? "is not a file" : "no such file"));
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InvalidArgument(fmt::format("--config: {}: cannot be read", path.string()));

@@ -308,6 +308,11 @@ void read_output_config(const RequestFields& fields, const Json& json, Json& cha
   }
 }
 
+constexpr FieldName kAnthropicNames[] = {{"stop", "stop_sequences"},
+                                         {"response_format", "output_config.format"},
+                                         {"reasoning_effort", "output_config.effort"},
+                                         {"chat_template_kwargs", "thinking"}};
+
 void copy_field(const RequestFields& fields, std::string_view from, const char* to, Json& chat) {
   if (const Json* value = fields.find(from)) chat[to] = *value;
 }
@@ -362,7 +367,8 @@ TranslatedChat read_anthropic_request(const Json& body) {
   chat["stream"] = fields.boolean("stream").value_or(false);
   return {.body = std::move(chat),
           .unused_fields = unused_with_line(fields, has_billing_line),
-          .answer = make_anthropic_answer()};
+          .answer = make_anthropic_answer(),
+          .names = kAnthropicNames};
 }
 
 TranslatedChat read_anthropic_count_request(const Json& body) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
 
@@ -37,6 +39,7 @@ struct TranslatedChat {
   std::vector<std::string> unused_fields;  // of the request as it came
   std::unique_ptr<ChatTranslator> answer;
   bool is_text = false;
+  std::span<const FieldName> names = {};  // those that differ; errors name the client's field
 };
 
 /// An event of a stream with a name, as in Anthropic's API and OpenAI's Responses API. The name is

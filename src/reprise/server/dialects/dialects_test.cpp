@@ -11,6 +11,7 @@
 #include "reprise/server/dialects/response_store.h"
 #include "reprise/server/dialects/responses_answer.h"
 #include "reprise/server/dialects/responses_request.h"
+#include "reprise/server/dialects/translated_chat.h"
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
@@ -455,6 +456,29 @@ TEST(OllamaAnswer, has_durations_that_clients_can_divide_by) {
     EXPECT_EQ(whole["prompt_eval_duration"], std::max<int64_t>(total - decode, 1));
     EXPECT_GT(decode, 0);
   }
+}
+
+TEST(TranslatedErrors, name_the_field_that_the_client_sent) {
+  const auto said = [](const TranslatedChat& chat, const char* message, const char* param) {
+    const ApiError error = in_words_of_client(ApiError(400, message, param), chat.names);
+    EXPECT_EQ(error.status(), 400);
+    return fmt::format("{} {}", error.param().value_or("-"), error.what());
+  };
+  const Json ollama = parse(R"({"model": "tiny", "messages": []})");
+  const Json anthropic = parse(R"({"model": "tiny", "messages": [], "max_tokens": 1})");
+  const auto store = std::make_shared<ResponseStore>(1);
+  EXPECT_EQ(said(read_ollama_chat(ollama), "max_tokens is 0.", "max_tokens"),
+            "options.num_predict options.num_predict is 0.");
+  EXPECT_EQ(said(read_ollama_chat(ollama), "max_tokens_ is 0.", "max_tokens_"),
+            "max_tokens_ max_tokens_ is 0.");
+  EXPECT_EQ(said(read_anthropic_request(anthropic), "stop[2] is too long.", "stop"),
+            "stop_sequences stop_sequences[2] is too long.");
+  EXPECT_EQ(said(read_anthropic_request(anthropic), "The text of stop is empty.", "stop"),
+            "stop_sequences The text of stop is empty.");
+  EXPECT_EQ(said(read_anthropic_request(anthropic), "top_p is 2.", "top_p"), "top_p top_p is 2.");
+  EXPECT_EQ(
+      said(read_responses_request({{"input", "Hi"}}, store), "max_tokens is 0.", "max_tokens"),
+      "max_output_tokens max_output_tokens is 0.");
 }
 
 TEST(OllamaRequest, takes_a_raw_prompt_as_a_text_without_a_template) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,29 +13,32 @@
 namespace reprise::server {
 namespace {
 
-struct Renamed {
-  const char* from;
-  const char* to;
-};
-// The members of "options" that a chat has too. The others configure ollama's runner, which it
-// loads for each model; this server has no such runner.
-constexpr Renamed kOptions[] = {{"temperature", "temperature"},
-                                {"top_p", "top_p"},
-                                {"top_k", "top_k"},
-                                {"min_p", "min_p"},
-                                {"seed", "seed"},
-                                {"stop", "stop"},
-                                {"repeat_penalty", "repetition_penalty"},
-                                {"presence_penalty", "presence_penalty"},
-                                {"frequency_penalty", "frequency_penalty"}};
+constexpr std::string_view kOptionsPath = "options.";
+constexpr FieldName kOllamaNames[] = {{"temperature", "options.temperature"},
+                                      {"top_p", "options.top_p"},
+                                      {"top_k", "options.top_k"},
+                                      {"min_p", "options.min_p"},
+                                      {"seed", "options.seed"},
+                                      {"stop", "options.stop"},
+                                      {"repetition_penalty", "options.repeat_penalty"},
+                                      {"presence_penalty", "options.presence_penalty"},
+                                      {"frequency_penalty", "options.frequency_penalty"},
+                                      {"max_tokens", "options.num_predict"},
+                                      {"response_format", "format"},
+                                      {"reasoning_effort", "think"},
+                                      {"chat_template_kwargs", "think"}};
+// The members of "options" that a chat has too, without num_predict. The others configure ollama's
+// runner, which it loads for each model; this server has no such runner.
+constexpr std::span kOptions = std::span(kOllamaNames).first<9>();
 
 void read_options(const RequestFields& fields, Json& chat) {
   const Json* json = fields.find("options");
   if (json == nullptr) return;
   if (!json->is_object()) refuse_type("options", "an object", *json);
   const RequestFields options = fields.nested("options", *json);
-  for (const Renamed& option : kOptions) {
-    if (const Json* value = options.find(option.from)) chat[option.to] = *value;
+  for (const FieldName& option : kOptions) {
+    const std::string_view name = option.in_request.substr(kOptionsPath.size());
+    if (const Json* value = options.find(name)) chat[std::string(option.in_made)] = *value;
   }
   // -1 and -2 mean: until the context is full.
   const std::optional<int> most = options.int32("num_predict");
@@ -137,7 +141,8 @@ TranslatedChat read_ollama_chat(const Json& body) {
   if (tools != nullptr && !asks_for_nothing(*tools)) chat["tools"] = *tools;
   return {.body = std::move(chat),
           .unused_fields = fields.unused(),
-          .answer = make_ollama_answer(OllamaForm::chat)};
+          .answer = make_ollama_answer(OllamaForm::chat),
+          .names = kOllamaNames};
 }
 
 TranslatedChat read_ollama_generate(const Json& body) {
@@ -165,7 +170,8 @@ TranslatedChat read_ollama_generate(const Json& body) {
   return {.body = std::move(chat),
           .unused_fields = fields.unused(),
           .answer = make_ollama_answer(OllamaForm::generate),
-          .is_text = is_raw};
+          .is_text = is_raw,
+          .names = kOllamaNames};
 }
 
 Json read_ollama_vectors(const RequestFields& fields, OllamaVectors form) {

@@ -415,6 +415,13 @@ Json with_instructions(const RequestFields& fields, const Json& messages) {
   return all;
 }
 
+constexpr FieldName kResponsesNames[] = {{"max_tokens", "max_output_tokens"},
+                                         {"max_completion_tokens", "max_output_tokens"},
+                                         {"messages", "input"},
+                                         {"response_format", "text.format"},
+                                         {"reasoning_effort", "reasoning.effort"},
+                                         {"truncate_prompt_tokens", "truncation"}};
+
 }  // namespace
 
 TranslatedChat read_responses_request(const Json& body,
@@ -451,7 +458,8 @@ TranslatedChat read_responses_request(const Json& body,
   for (std::string& name : fields.unused()) unused.push_back(std::move(name));
   return {.body = std::move(chat),
           .unused_fields = std::move(unused),
-          .answer = make_responses_answer(std::move(shape))};
+          .answer = make_responses_answer(std::move(shape)),
+          .names = kResponsesNames};
 }
 
 }  // namespace reprise::server

@@ -48,15 +48,10 @@ class TranslatedExchange : public ForwardingExchange {
   bool has_failed_ = false;
 };
 
-}  // namespace
-
-Answering prepare_translated(const TextGeneration& generation,
-                             TranslatedChat chat,
-                             const HttpRequest& from,
-                             api::TimePoint arrived) {
-  if (chat.body.value("stream", false)) {
-    chat.body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", true}};
-  }
+Answering prepare_chat(const TextGeneration& generation,
+                       TranslatedChat& chat,
+                       const HttpRequest& from,
+                       api::TimePoint arrived) {
   GenerationRequest request = chat.is_text
                                   ? parse_completion_request(dump(chat.body), generation.policy())
                                   : read_chat_request(chat.body, generation.policy());
@@ -66,7 +61,25 @@ Answering prepare_translated(const TextGeneration& generation,
   request.unused_fields = std::move(chat.unused_fields);
   request.cached_usage = true;  // those APIs have no other value for "not counted"
   request.timed_usage = true;
-  Answering answering = generation.prepare(std::move(request), from, arrived);
+  return generation.prepare(std::move(request), from, arrived);
+}
+
+}  // namespace
+
+Answering prepare_translated(const TextGeneration& generation,
+                             TranslatedChat chat,
+                             const HttpRequest& from,
+                             api::TimePoint arrived) {
+  if (chat.body.value("stream", false)) {
+    chat.body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", true}};
+  }
+  Answering answering = [&] {
+    try {
+      return prepare_chat(generation, chat, from, arrived);
+    } catch (const ApiError& error) {
+      throw in_words_of_client(error, chat.names);
+    }
+  }();
   answering.answer = [start = std::move(answering.answer),
                       translator = std::shared_ptr<ChatTranslator>(std::move(chat.answer))](
                          const ExchangeRef& exchange) {

@@ -5,7 +5,7 @@
 
 namespace reprise::server {
 
-/// Runs the chat; its answer goes through the translator. \throws ApiError
+/// Runs the chat; its answer goes through the translator. \throws ApiError with names of the client
 [[nodiscard]] Answering prepare_translated(const TextGeneration& generation,
                                            TranslatedChat chat,
                                            const HttpRequest& from,

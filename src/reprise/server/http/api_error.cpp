@@ -1,5 +1,10 @@
 #include "reprise/server/http/api_error.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace reprise::server {
@@ -22,10 +27,35 @@ std::string with_visible_nul(std::string message) {
   return message;
 }
 
+/// `text` with the client's name in front, if the made request's name is there.
+std::string renamed(const std::string& text, const FieldName& name) {
+  const std::string_view rest =
+      std::string_view(text).substr(std::min(text.size(), name.in_made.size()));
+  const bool is_whole_name =
+      rest.empty() || std::string_view(" .[:").find(rest[0]) != std::string_view::npos;
+  if (!text.starts_with(name.in_made) || !is_whole_name) return text;
+  return fmt::format("{}{}", name.in_request, rest);
+}
+
 }  // namespace
 
 ApiError::ApiError(int status, const std::string& message, std::optional<std::string> param)
     : Error(with_visible_nul(message)), status_(status), param_(std::move(param)) {}
+
+ApiError in_words_of_client(const ApiError& error, std::span<const FieldName> names) {
+  std::string message = error.what();
+  std::optional<std::string> param = error.param();
+  for (const FieldName& name : names) {
+    std::string own = renamed(message, name);
+    const bool is_of_message = own != message;
+    if (is_of_message) message = std::move(own);
+    std::string own_param = param ? renamed(*param, name) : "";
+    const bool is_of_param = param && own_param != *param;
+    if (is_of_param) param = std::move(own_param);
+    if (is_of_message || is_of_param) break;
+  }
+  return {error.status(), message, std::move(param)};
+}
 
 std::string_view error_type(int status) {
   switch (status) {

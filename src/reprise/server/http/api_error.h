@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,16 @@ class ApiError : public Error {
   int status_;
   std::optional<std::string> param_;
 };
+
+/// A field of a request that the server has made out of the client's, and the client's field.
+struct FieldName {
+  std::string_view in_made;
+  std::string_view in_request;
+};
+
+/// An error about a field of a made request as an error about the client's field: in param(), and
+/// where the message begins with the name.
+[[nodiscard]] ApiError in_words_of_client(const ApiError& error, std::span<const FieldName> names);
 
 /// vLLM's name for the kind of error of a status: 400 is "BadRequestError".
 [[nodiscard]] std::string_view error_type(int status);

@@ -19,6 +19,21 @@ PooledModel pooled_model(const api::StartupReport& report) {
           .matryoshka = report.matryoshka ? &*report.matryoshka : nullptr};
 }
 
+/// Errors name the field that has the texts, as far as it is one.
+std::vector<EncodedPrompt> encode(const PromptEncoder& prompts,
+                                  const GenerationRequest& wanted,
+                                  PoolingApi api,
+                                  const HttpRequest& from) {
+  static constexpr FieldName kTextNames[] = {{"prompt", "input"}};
+  const bool is_input = api != PoolingApi::score && api != PoolingApi::rerank;
+  try {
+    return prompts.encode(wanted, from.work);
+  } catch (const ApiError& error) {
+    throw in_words_of_client(error,
+                             is_input ? std::span(kTextNames) : std::span<const FieldName>());
+  }
+}
+
 }  // namespace
 
 TextPooling::TextPooling(const api::AsyncEngine& engine,
@@ -57,7 +72,7 @@ Answering TextPooling::prepare(std::string_view body,
   wanted.client = from.client;
   wanted.trace_parent = from.trace_parent;
   model_->check(wanted.model);
-  std::vector<EncodedPrompt> encoded = prompts_->encode(wanted, from.work);
+  std::vector<EncodedPrompt> encoded = encode(*prompts_, wanted, api, from);
   std::vector<std::string> unused_fields = std::move(wanted.unused_fields);
   return {[generations = generations_,
            encoded = std::move(encoded),
