@@ -8,7 +8,7 @@ usage() {
 usage: scripts/lint.sh [--all] [--fix]
 
   (none)   clang-format over the whole tree; clang-tidy over sources that it has not seen as they are:
-           those of the newest commits, and never more than it can check in about two minutes on
+           those of the newest commits, and never more than it can check in about a minute on
            two cores (tools/tidy.py)
   --all    clang-tidy over every source that it has not seen, and every header compiled alone (about
            half an hour on two cores)

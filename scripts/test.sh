@@ -70,8 +70,8 @@ report=()
 run_suite() {
   local preset="$1"
   shift
-  # One more test than cores: many wait for servers and timeouts.
-  ctest --test-dir "build/$preset" --output-on-failure -j "$(($(nproc 2>/dev/null || echo 1) + 1))" "$@" "${filter[@]}"
+  # Two tests for each core: many wait for servers and timeouts, and tests of ranks hardly compute.
+  ctest --test-dir "build/$preset" --output-on-failure -j "$(($(nproc 2>/dev/null || echo 1) * 2))" "$@" "${filter[@]}"
 }
 
 build_suite() {

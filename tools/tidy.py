@@ -34,7 +34,7 @@ import source_tree  # noqa: E402
 # The bodies of kernels are left out: their int index arithmetic, vector types and constants of polynomials would cause
 # hundreds of warnings.
 LEFT_OUT = "src/reprise/kernels/isa/"
-MAX_GROUPS = 8  # each group takes about 20 s of processor time: one and a half minutes on two cores
+MAX_GROUPS = 6  # each group takes about 20 s of processor time: a minute on two cores
 
 
 def has_its_headers(source, flags):

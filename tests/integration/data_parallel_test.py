@@ -23,11 +23,13 @@ import unittest
 import urllib.error
 import urllib.request
 
-from ranks_test import children_of, is_running
+from in_turn import every_time, load_tests, part_of  # noqa: F401
+from ranks_test import MODES, children_of, is_running
 
 BINARY = MODEL = None
 COMMON = ["--dtype", "float32", "--num-threads", "1", "--kv-cache-memory-bytes", "16M", "--device", "cpu"]
 PROMPTS = ["Once upon a time there was a", "The little dog", "One day, Ben found", "Lily", "It was a sunny day", "Mom"]
+MODES_AND_LEVELS = [(mode, level) for mode in MODES for level in ("0", "3")]
 TIMEOUT = 180  # for things that take a second on an idle machine
 LOST_SECONDS = 8  # --distributed-timeout-seconds of tests that lose a rank
 NAMED_SECONDS = 30  # the time within which a lost rank must be named and all processes must end
@@ -95,13 +97,13 @@ class Tokens(unittest.TestCase):
                     options = ["--distributed-executor-backend", backend, *sizes]
                     self.assertEqual(generate(*self.sampling, *options), self.expected)
 
+    @every_time
     def test_every_mode_and_level_gives_the_tokens_of_one_engine_in_lockstep(self):
-        for mode in ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]:
-            for level in ("0", "3"):
-                with self.subTest(mode=mode, level=level):
-                    options = ["-dp", "2", "--data-parallel-lockstep", "--distributed-executor-backend", "mp"]
-                    more = ["--level", level, "-cc.cudagraph_mode", mode]
-                    self.assertEqual(generate(*self.sampling, *options, *more), self.expected)
+        for mode, level in part_of(MODES_AND_LEVELS):
+            with self.subTest(mode=mode, level=level):
+                options = ["-dp", "2", "--data-parallel-lockstep", "--distributed-executor-backend", "mp"]
+                more = ["--level", level, "-cc.cudagraph_mode", mode]
+                self.assertEqual(generate(*self.sampling, *options, *more), self.expected)
 
     def test_ranks_that_divide_layers_or_the_model_over_tcp(self):
         for sizes in (["-tp", "2"], ["-tp", "4"], ["-pp", "2"], ["-pp", "3"], ["-pp", "2", "-dp", "2"],
@@ -110,13 +112,13 @@ class Tokens(unittest.TestCase):
                 tokens = generate(*self.sampling, *sizes, "--distributed-executor-backend", "mp")
                 self.assertEqual(tokens, self.expected)
 
+    @every_time
     def test_divided_layers_give_the_tokens_of_one_rank_in_every_mode_and_level(self):
-        for mode in ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]:
-            for level in ("0", "3"):
-                with self.subTest(mode=mode, level=level):
-                    options = ["--pipeline-parallel-size", "2", "--level", level, "-cc.cudagraph_mode", mode]
-                    self.assertEqual(generate(*self.sampling, *options), self.expected)
-                    # This also holds in the model's type, because a value plus zeros is the value.
+        for mode, level in part_of(MODES_AND_LEVELS):
+            with self.subTest(mode=mode, level=level):
+                options = ["--pipeline-parallel-size", "2", "--level", level, "-cc.cudagraph_mode", mode]
+                self.assertEqual(generate(*self.sampling, *options), self.expected)
+        # This also holds in the model's type, because a value plus zeros is the value.
         options = ["--temperature", "0", "--dtype", "bfloat16"]
         self.assertEqual(generate(*options, "-pp", "2"), generate(*options))
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import architectures_test
 import gguf_test
+from in_turn import part_of
 
 TWO_LAYERS = {"layer_types": ["sliding_attention", "full_attention"]}
 HYBRID_LAYERS = {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
@@ -172,7 +173,7 @@ class Kinds(gguf_test.Case):
         return folder, [case for case in json.loads((folder / "golden.json").read_text())["cases"] if max(case["prompt"]) < 94]
 
     def test_give_the_tokens_of_transformers(self):
-        for name, overrides in KINDS.items():
+        for name, overrides in part_of(KINDS.items()):
             folder, cases = self.copy_of(name)
             prompts = [word for case in cases for word in ("--prompt", typed(case))]
             with self.subTest(name):
@@ -187,7 +188,7 @@ class Kinds(gguf_test.Case):
             self.assertEqual(run.returncode, 0, run.stderr)
             return json.loads(run.stdout)
 
-        for name, overrides in KINDS.items():
+        for name, overrides in part_of(KINDS.items()):
             file = self.gguf(self.copy_of(name)[0], "f32")
             for mode in ((), ("-cc.cudagraph_mode", "FULL")):
                 options = (file, *mode, "--max-num-seqs", "4", "--hf-overrides", json.dumps(overrides))
@@ -237,7 +238,7 @@ class Kinds(gguf_test.Case):
     def test_give_the_probabilities_of_their_dequantised_tensors(self):
         """The kernels of packed weights quantise activations to eight bits. That moves probabilities far less than the rounding
         of weights to four bits, and an error in the place of rows or matrices as much as other weights would."""
-        for name in KINDS:
+        for name in part_of(KINDS):
             folder, _ = self.copy_of(name)
             with self.subTest(name):
                 if name not in NOT_WIDENED:

@@ -25,6 +25,7 @@ import unittest
 from pathlib import Path
 
 import architectures_test
+from in_turn import load_tests  # noqa: F401
 
 GOLDENS = Path(__file__).resolve().parent.parent / "goldens"
 MIB = 1 << 20

@@ -6,6 +6,7 @@
 Uses only Python's standard library. Skipped where this build has no MPI plug-in or the machine no mpirun.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -18,6 +19,8 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+
+from in_turn import every_time, load_tests, part_of  # noqa: F401
 
 BINARY = MODEL = None
 COMMON = ["--dtype", "float32", "--num-threads", "1", "--kv-cache-memory-bytes", "16M", "--device", "cpu"]
@@ -64,14 +67,13 @@ class Tokens(unittest.TestCase):
     def setUpClass(cls):
         cls.expected, _ = generate()
 
+    @every_time
     def test_all_modes_and_levels_give_the_tokens_of_one_rank(self):
-        for size in (2, 4):
-            for mode in MODES:
-                for level in ("0", "3"):
-                    with self.subTest(size=size, mode=mode, level=level):
-                        tokens, document = generate("-tp", str(size), "--level", level, "-cc.cudagraph_mode", mode)
-                        self.assertEqual(tokens, self.expected)
-                        self.assertEqual(document["graphs"]["cudagraph_mode"], mode)
+        for size, mode, level in part_of(itertools.product(("2", "4"), MODES, ("0", "3"))):
+            with self.subTest(size=size, mode=mode, level=level):
+                tokens, document = generate("-tp", size, "--level", level, "-cc.cudagraph_mode", mode)
+                self.assertEqual(tokens, self.expected)
+                self.assertEqual(document["graphs"]["cudagraph_mode"], mode)
 
     def test_repeats_are_equal_bit_for_bit(self):
         # Tokens are sampled and their log-probabilities shown, so a different last bit becomes visible sooner or later.

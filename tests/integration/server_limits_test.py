@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "load"))
 import attacks
+from in_turn import load_tests  # noqa: F401
 import serve_test
 from serve_test import TIMEOUT, Server, chats, stories
 

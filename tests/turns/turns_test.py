@@ -84,6 +84,11 @@ class Turns(unittest.TestCase):
                 + "".join(f"    def test_{i}(self): print('case', {i})\n" for i in range(5))
                 + "    @every_time\n    def test_5(self): print('case', 5)\nunittest.main()\n")
 
+        loops = subprocess.run([sys.executable, "-B", "-c", "from in_turn import part_of; print(part_of(iter('abcdefg')))"],
+                               cwd=SOURCE / "tests" / "integration", capture_output=True, text=True, check=True,
+                               env={**os.environ, "GTEST_TOTAL_SHARDS": "3", "GTEST_SHARD_INDEX": "1"})
+        self.assertEqual(loops.stdout, "['b', 'e']\n")
+
         def run(*names, **variables):
             done = subprocess.run([sys.executable, "-B", "-c", text, *names], cwd=SOURCE / "tests" / "integration",
                                   env={**os.environ, **variables}, capture_output=True, text=True, check=True)
