@@ -32,10 +32,14 @@ REPRISE_INLINE void finish_sums(
 template <typename T>
 using PanelProducts = TileProducts<T>;
 #else
-// If there are several groups of rows, each multiplies the depth in stretches of this many lines.
-// While the groups multiply one stretch, each of them prefetches its share of the next one. A
-// single group reads at the speed of memory without this.
+// If there are several groups of rows, each multiplies the depth in stretches of at most this many
+// lines. While the groups multiply one stretch, each of them prefetches its share of the next one.
+// A single group reads at the speed of memory without this.
 constexpr int64_t kStretchLines = 256;
+// A few groups of int8 rows multiply at the speed of memory. Their stretches of four panels stay in
+// the first cache level, so reading them again does not wait behind the lines that memory sends.
+constexpr int64_t kShortStretchLines = 64;
+constexpr int64_t kFewGroups = 3;
 
 template <typename T>
 struct PanelProducts {
@@ -51,7 +55,8 @@ struct PanelProducts {
     const int64_t panels = columns.size / kPanelColumns;
     const bool asks = groups > 1 && block.is_last_use;
     const int64_t lines = a.depth / kElementsOfLine;
-    const int64_t at_once = asks || (kWidens && block.rows > 1) ? kStretchLines : lines;
+    const int64_t at_once =
+        asks || (kWidens && block.rows > 1) ? stretch_lines(lines, groups) : lines;
     const int64_t rows_of_group = groups == 0 ? 0 : ceil_div(block.rows, groups);
     for (int64_t begin = 0; begin < lines; begin += at_once) {
       PanelStretch stretch = {.begin = begin, .end = min_of(begin + at_once, lines)};
@@ -71,6 +76,14 @@ struct PanelProducts {
   // Rows are multiplied in float32, from a copy of the stretch that is in use.
   static constexpr bool kWidens = kPairsAreFloats && __is_same(T, BFloat16);
   static constexpr int64_t kWidest = kStretchLines * kElementsOfLine;
+
+  /// The lines of a stretch. All stretches have nearly the same length, because each asks for as
+  /// many lines as it has.
+  static int64_t stretch_lines(int64_t lines, int64_t groups) {
+    const bool is_short = __is_same(T, int8_t) && groups <= kFewGroups;
+    const int64_t most = is_short ? kShortStretchLines : kStretchLines;
+    return ceil_div(lines, max_of(1, ceil_div(lines, most)));
+  }
 
   /// The distance from a stretch to the stretch that is read after it.
   template <typename Columns>

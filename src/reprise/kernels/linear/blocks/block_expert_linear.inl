@@ -46,14 +46,14 @@ struct PackedExpert {
   template <typename Out>
   __attribute__((noinline)) void multiply_together(const int32_t* rows, int64_t count) const {
     alignas(64) float sums[kMaxPanelTileRows * kPanelSumStride];
-    alignas(64) ActivationBlock copies[kMaxPanelTileRows * kChunkBlocks];
+    alignas(64) ActivationBlock copies[kMaxPanelTileRows * kMostStretchBlocks];
     const auto stretch_of = [&](int64_t begin, int64_t blocks) {
       for (int64_t r = 0; r < count; ++r) {
-        __builtin_memcpy(copies + r * kChunkBlocks,
+        __builtin_memcpy(copies + r * kMostStretchBlocks,
                          x_of(rows[r]) + begin,
                          static_cast<size_t>(blocks) * sizeof(ActivationBlock));
       }
-      return RowStretch{.x = copies, .x_blocks = kChunkBlocks};
+      return RowStretch{.x = copies, .x_blocks = kMostStretchBlocks};
     };
     multiply_rows(stretch_of, count, a.blocks, slots, sums);
     for (int64_t r = 0; r < count; ++r) store_row<Out>(rows[r], sums + r * kPanelSumStride);

@@ -5,12 +5,24 @@
 #include "reprise/kernels/linear/blocks/tile_products.inl"
 // clang-format on
 
+// The number of blocks of a stretch. The stretches of a row have nearly the same length, because
+// the tiles of each stretch prefetch the next one.
+inline int64_t stretch_blocks(const PanelSlots& slots, int64_t blocks) {
+  int64_t most = kMostStretchBlocks;
+  int64_t unit = 1;
+  for (int s = 0; s < slots.size; ++s) {
+    if (!tiles_read_weight(slots.of[s].format)) most = kChunkBlocks;
+    unit = max_of(unit, panel_layout(slots.of[s].format).super_blocks);
+  }
+  return ceil_div(ceil_div(blocks, ceil_div(blocks, most)), unit) * unit;
+}
+
 // The number of cache lines that the first tiles prefetch per block: the lines of the next stretch
 // of a panel, while the tiles multiply the current stretch.
-inline int lines_ahead(int64_t rows, PanelFormat format) {
+inline int lines_ahead(int64_t rows, PanelFormat format, int64_t blocks) {
   const int64_t tiles = min_of(ceil_div(rows, kPanelTileRows), kPrefetchTiles);
-  const int64_t lines = chunk_offset(format, kChunkBlocks) / 64;
-  return static_cast<int>(ceil_div(lines, tiles * kChunkBlocks));
+  const int64_t lines = ceil_div(chunk_offset(format, blocks), 64);
+  return static_cast<int>(ceil_div(lines, tiles * blocks));
 }
 
 // Several rows times the panels of all slots. `stretch_of(begin, count)`: see RowStretch.
@@ -25,13 +37,11 @@ inline void multiply_rows(const StretchOf& stretch_of,
     return multiply_by_tiles(stretch_of, rows, blocks, slots, sums);
   }
 #endif
-  UnpackedPanel unpacked[kMaxPanelSlots];
-  for (int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
-    const int64_t count = min_of(kChunkBlocks, blocks - begin);
+  UnpackedPanel unpacked[kPanelTileColumns];
+  const int64_t at_once = stretch_blocks(slots, blocks);
+  for (int64_t begin = 0; begin < blocks; begin += at_once) {
+    const int64_t count = min_of(at_once, blocks - begin);
     const RowStretch stretch = stretch_of(begin, count);
-    for (int s = 0; s < slots.size; ++s) {
-      unpack_panel<false>(slots.of[s].format, slots.of[s].panel, begin, count, unpacked[s]);
-    }
     int s = 0;
     while (s < slots.size) {
       const TileKind kind = tile_kind(slots.of[s].format);
@@ -42,7 +52,7 @@ inline void multiply_rows(const StretchOf& stretch_of,
                        .totals = {},
                        .stride = kPanelSumStride,
                        .ahead = {},
-                       .lines_ahead = lines_ahead(rows, slots.of[s].format)};
+                       .lines_ahead = lines_ahead(rows, slots.of[s].format, at_once)};
       const UnpackedPanel* panels[kPanelTileColumns];
       int columns = 0;
       for (; columns < kPanelTileColumns; ++columns) {
@@ -50,10 +60,11 @@ inline void multiply_rows(const StretchOf& stretch_of,
             s + columns < slots.size && tile_kind(slots.of[s + columns].format) == kind;
         // A panel without a partner is multiplied twice; the second result has no slot and is
         // dropped.
-        panels[columns] = &unpacked[fits ? s + columns : s];
+        const PanelSlot& slot = slots.of[fits ? s + columns : s];
+        panels[columns] = &unpacked[fits ? columns : 0];
+        if (fits) unpack_panel<false>(slot.format, slot.panel, begin, count, unpacked[columns]);
         tile.totals[columns] = sums + (fits ? s + columns : kMaxPanelSlots) * kPanelColumns;
-        tile.ahead[columns] =
-            panel_ahead(slots, fits ? s + columns : s, begin + kChunkBlocks, blocks);
+        tile.ahead[columns] = panel_ahead(slots, fits ? s + columns : s, begin + at_once, blocks);
         if (!fits) break;
       }
       panel_tiles(panels, kind, rows, tile);

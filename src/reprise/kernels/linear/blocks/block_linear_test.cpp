@@ -99,6 +99,31 @@ TEST_P(BlockLinear, gives_a_row_the_same_bits_in_every_batch) {
   }
 }
 
+// Several rows are multiplied with one stretch of blocks after the other. A row alone is not.
+TEST_P(BlockLinear, gives_a_row_the_same_bits_over_several_stretches) {
+  const auto expect_same = [&](const Tensor& weight, int64_t depth) {
+    const Tensor x = quantized(random({7, depth}));
+    const Tensor all = product(x, weight);
+    for (int64_t row : {0, 6}) {
+      const Tensor alone = x.with_layout({1, x.size(1)}, {x.size(1), 1}, row * x.size(1));
+      expect_same_row(product(alone, weight), 0, all, row);
+    }
+  };
+  for (const PanelFormat format : all_panel_formats()) {
+    // 17, 24, 28 and 40 blocks
+    for (int64_t depth : {544, 768, 896, 1280}) {
+      if (depth % panel_group_elements(format) != 0) continue;
+      SCOPED_TRACE(testing::Message() << static_cast<int>(format) << ", depth " << depth);
+      expect_same(random_weight(format, 48, depth), depth);
+    }
+  }
+  expect_same(random_weight({{.format = PanelFormat::q8_0, .columns = 16},
+                             {.format = PanelFormat::q4_k, .columns = 32},
+                             {.format = PanelFormat::q6_k, .columns = 16}},
+                            768),
+              768);
+}
+
 // AMX tiles sum the integers of many rows, and vectors those of few rows; vectors scale the sums in
 // both cases. So kernels with tiles give the same bits as kernels with the same vectors and without
 // tiles.

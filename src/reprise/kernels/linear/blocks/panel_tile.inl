@@ -88,6 +88,9 @@ constexpr int64_t kPrefetchTiles = 4;
 
 // With several rows, a stretch of blocks is unpacked once and multiplied with all rows.
 constexpr int kChunkBlocks = 8;  // a multiple of all super-blocks
+// If tiles read the codes from the weight, stretches are longer: their totals are loaded and stored
+// less often. Two panels and the scales of a stretch stay in the first cache level.
+constexpr int kMostStretchBlocks = 16;
 
 // A stretch of blocks of the rows of x that are multiplied together: the first block of row r is at
 // x + r * x_blocks. A stretch must be used before the next one is requested, which may overwrite
@@ -99,10 +102,10 @@ struct RowStretch {
 
 struct UnpackedPanel {
   alignas(64) uint8_t codes[kChunkBlocks * 512];
-  alignas(64) float scales[kChunkBlocks * 2 * 16];  // of a block: [parts][columns]
-  alignas(64) float least[kChunkBlocks * 2 * 16];
+  alignas(64) float scales[kMostStretchBlocks * 2 * 16];  // of a block: [parts][columns]
+  alignas(64) float least[kMostStretchBlocks * 2 * 16];
   // The address from which tiles read the codes of each block: in `codes`, or in the weight.
-  const uint8_t* blocks[kChunkBlocks];
+  const uint8_t* blocks[kMostStretchBlocks];
 };
 
 // Which of the kernels below an unpacked panel needs.
@@ -120,6 +123,11 @@ struct TileKind {
 // again, which vectors of 64 bytes do in parallel to their products.
 constexpr bool tiles_read_nibbles(PanelFormat format) {
   return kPanelTilesReadNibbles && panel_traits(format).planes == CodePlanes::nibble;
+}
+
+// Whether tiles read the codes of a format directly from the weight.
+constexpr bool tiles_read_weight(PanelFormat format) {
+  return panel_traits(format).planes == CodePlanes::byte || tiles_read_nibbles(format);
 }
 
 constexpr TileKind tile_kind(PanelFormat format) {
@@ -142,7 +150,7 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
     const uint8_t* head = panel;
     panel += Unpacker::kHeadBytes;
     for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
-      if constexpr (!kSigned && tiles_read_nibbles(kFormat)) {
+      if constexpr (!kSigned && tiles_read_weight(kFormat)) {
         to.blocks[b] = panel;
       } else {
         to.blocks[b] = to.codes + b * 512;
