@@ -34,8 +34,9 @@ using PanelProducts = TileProducts<T>;
 #else
 // If there are several groups of rows, each multiplies the depth in stretches of at most this many
 // lines. While the groups multiply one stretch, each of them prefetches its share of the next one.
-// A single group reads at the speed of memory without this.
+// A single group of bfloat16 rows, or of few int8 rows, reads at the speed of memory without this.
 constexpr int64_t kStretchLines = 256;
+constexpr int64_t kFewestAskingInt8Rows = 4;
 // A few groups of int8 rows multiply at the speed of memory. Their stretches of four panels stay in
 // the first cache level, so reading them again does not wait behind the lines that memory sends.
 constexpr int64_t kShortStretchLines = 64;
@@ -53,7 +54,7 @@ struct PanelProducts {
            const StoreRow& store_row) {
     const int64_t groups = ceil_div(block.rows, kMostRows);
     const int64_t panels = columns.size / kPanelColumns;
-    const bool asks = groups > 1 && block.is_last_use;
+    const bool asks = (groups > 1 || asks_alone(block.rows)) && block.is_last_use;
     const int64_t lines = a.depth / kElementsOfLine;
     const int64_t at_once =
         asks || (kWidens && block.rows > 1) ? stretch_lines(lines, groups) : lines;
@@ -76,6 +77,10 @@ struct PanelProducts {
   // Rows are multiplied in float32, from a copy of the stretch that is in use.
   static constexpr bool kWidens = kPairsAreFloats && __is_same(T, BFloat16);
   static constexpr int64_t kWidest = kStretchLines * kElementsOfLine;
+
+  static bool asks_alone(int64_t rows) {
+    return __is_same(T, int8_t) && rows >= kFewestAskingInt8Rows;
+  }
 
   /// The lines of a stretch. All stretches have nearly the same length, because each asks for as
   /// many lines as it has.
