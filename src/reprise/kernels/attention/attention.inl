@@ -119,6 +119,15 @@ __attribute__((noinline)) inline void attend_with_pairs(const AttentionRows& row
                                                         int64_t end) {
   PairAttention(rows, state).run(begin, end);
 }
+/// Attends to the same positions for two heads of one token, which read their rows in turns.
+__attribute__((noinline)) inline void attend_in_turns(const AttentionRows (&heads)[2],
+                                                      AttentionState (&states)[2],
+                                                      int64_t begin,
+                                                      int64_t end) {
+  HeadInTurn first(heads[0], states[0]);
+  HeadInTurn second(heads[1], states[1]);
+  HeadInTurn::run_in_turns(first, second, begin, end);
+}
 __attribute__((noinline)) inline void attend_many_rows(const AttentionRows& rows,
                                                        AttentionState& state,
                                                        int64_t begin,
@@ -196,6 +205,18 @@ inline float scale_of_sums(const AttentionKernelArguments& a,
   return correction / (total * correction + exp_of(sink - new_largest));
 }
 
+/// Writes the results of rows whose positions are all in the state.
+template <typename T>
+inline void store_rows(const AttentionRows& rows, const AttentionState& state) {
+  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
+    const int64_t head = rows.first_head + r % rows.num_heads;
+    store_out<T>(rows.a,
+                 state.sums + r * rows.a.value_dim,
+                 scale_of_sums<T>(rows.a, head, state.maxima[r], state.totals[r]),
+                 rows.out_offset(r));
+  }
+}
+
 template <typename T>
 inline void attend(const AttentionRows& rows) {
   AttentionState state;
@@ -212,13 +233,7 @@ inline void attend(const AttentionRows& rows) {
     }
     attend_context<T>(rows, state, begin, end);
   }
-  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
-    const int64_t head = rows.first_head + r % rows.num_heads;
-    store_out<T>(rows.a,
-                 state.sums + r * rows.a.value_dim,
-                 scale_of_sums<T>(rows.a, head, state.maxima[r], state.totals[r]),
-                 rows.out_offset(r));
-  }
+  store_rows<T>(rows, state);
 }
 
 template <typename T>

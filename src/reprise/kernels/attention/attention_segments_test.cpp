@@ -48,6 +48,23 @@ class AttentionSegments : public AttentionTest {
     return one;
   }
 
+  void expect_same_bits_with(int workers,
+                             const Model& model,
+                             const Batch& batch,
+                             const AttentionPath& path,
+                             const Tensor& want) {
+    const auto device = device::create_cpu_device(
+        {.num_threads = workers, .pin_threads = false, .allow_oversubscription = true});
+    const auto stream = device->create_stream();
+    const Tensor out = make(result_shape(model, batch));
+    AttentionCall call = call_of(model, batch, out);
+    call.path = &path;
+    launch_attention(*stream, kernels(), call);
+    stream->synchronize();
+    expect_same_bits(out, want);
+    expect_zeros(path.segment_counters);
+  }
+
   void expect_zeros(const Tensor& counters) {
     for (int64_t i = 0; i < counters.num_elements(); ++i) {
       EXPECT_EQ(int_element(counters, i), 0) << i;
@@ -173,6 +190,35 @@ TEST_P(AttentionSegments, show_a_nan_of_any_segment_and_hide_those_of_others) {
     EXPECT_TRUE(std::isfinite(element(out, 0, 0, 3)));
     EXPECT_TRUE(std::isnan(element(out, 1, 0, 3))) << position;
     set_element(batch.value_cache, before, block, 0, 5, 3);
+  }
+}
+
+// The second head of a token reads its rows of a chunk after the first head, if one thread has
+// both.
+TEST_P(AttentionSegments, have_the_same_bits_where_two_heads_take_turns) {
+  if (GetParam().isa != Isa::avx512_bf16 || dtype() != DType::bf16) {
+    GTEST_SKIP() << "no heads take turns";
+  }
+  const std::vector<Request> requests = {{.query = 1, .context = 2 * kSegment},
+                                         {.query = 1, .context = kSegment + 801},
+                                         {.query = 1, .context = 3 * kSegment - 5},
+                                         {.query = 1, .context = 77},
+                                         {.query = 1, .context = 0},
+                                         {.query = 1, .context = 1}};
+  for (const Model& model : {Model{.group_size = 7, .head_dim = 64},
+                             Model{.kv_heads = 4, .group_size = 8, .sliding_window = kSegment + 51},
+                             Model{.group_size = 3, .block_size = 8, .soft_cap = 20.0F}}) {
+    SCOPED_TRACE(testing::Message() << "group " << model.group_size);
+    Batch batch = make_batch(model, requests, 1);
+    if (model.soft_cap > 0) batch.sinks = random({model.kv_heads * model.group_size}, 3.0);
+    const Tensor want = run(model, batch);
+    // With memory for one segment, no context is divided.
+    for (const int64_t parts : {20, 1}) {
+      for (const int workers : {1, 2, 3}) {
+        SCOPED_TRACE(testing::Message() << parts << " parts, " << workers << " workers");
+        expect_same_bits_with(workers, model, batch, divided(model, batch, parts), want);
+      }
+    }
   }
 }
 

@@ -13,36 +13,49 @@ class ChunkAttention {
  public:
   /// See attend_positions. The state of all rows has begun.
   void run(int64_t begin, int64_t end) {
-    const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
-    const auto end_in = [&](int64_t chunk) {
-      return static_cast<int>(min_of(kChunk, end - chunk));
-    };
-    int64_t chunk = begin / kChunk * kChunk;
-    ChunkPointers<E> pointers(rows_, chunk, begin_in(chunk), end_in(chunk));
-    for (; chunk < end; chunk += kChunk) {
-      const bool is_last = chunk + kChunk >= end;
-      ChunkPointers<E> next;
-      attention().ask_for_keys({});
-      if (!is_last) {
-        const int count = end_in(chunk + kChunk);
-        next = ChunkPointers<E>(rows_, chunk + kChunk, 0, count);
-        attention().ask_for_keys(next.key_lines(count, rows_.a));
-      }
-      const auto& ahead = is_last ? pointers : next;
-      attend_chunk(pointers, ahead.values, chunk, begin_in(chunk), end_in(chunk));
-      pointers = next;
+    Pointers pointers = pointers_of_first_chunk(begin, end);
+    for (int64_t chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
+      attend_to(pointers, chunk, begin, end);
     }
   }
 
  protected:
+  using Pointers = ChunkPointers<E>;
+
   explicit ChunkAttention(const AttentionRows& rows)
       : rows_(rows), count_(rows.num_tokens * rows.num_heads) {}
+
+  Pointers pointers_of_first_chunk(int64_t begin, int64_t end) const {
+    const int64_t chunk = begin / kChunk * kChunk;
+    return Pointers(rows_, chunk, begin_in(chunk, begin), end_in(chunk, end));
+  }
+  /// Adds the positions of a chunk that are in [begin, end). `pointers` are those of this chunk,
+  /// and become those of the next one.
+  REPRISE_INLINE void attend_to(Pointers& pointers, int64_t chunk, int64_t begin, int64_t end) {
+    const bool is_last = chunk + kChunk >= end;
+    Pointers next;
+    attention().ask_for_keys({});
+    if (!is_last) {
+      const int count = end_in(chunk + kChunk, end);
+      next = Pointers(rows_, chunk + kChunk, 0, count);
+      attention().ask_for_keys(next.key_lines(count, rows_.a));
+    }
+    const auto& ahead = is_last ? pointers : next;
+    attend_chunk(pointers, ahead.values, chunk, begin_in(chunk, begin), end_in(chunk, end));
+    pointers = next;
+  }
 
   const AttentionRows& rows_;
   int count_;  // rows
 
  private:
   Attention& attention() { return *static_cast<Attention*>(this); }
+  static int begin_in(int64_t chunk, int64_t begin) {
+    return static_cast<int>(max_of(0, begin - chunk));
+  }
+  static int end_in(int64_t chunk, int64_t end) {
+    return static_cast<int>(min_of(kChunk, end - chunk));
+  }
 
   void attend_chunk(
       const ChunkPointers<E>& pointers, const E* const* ahead, int64_t chunk, int begin, int end) {

@@ -3,9 +3,10 @@
 // the same list of work for itself, and a captured launch serves any batch of its shape.
 //
 // The list has units in the order job, key/value head, segment. A unit is one segment of a job that
-// is divided, or a whole job that is not. A thread takes the units in its share of the positions of
-// all units. For a job that is divided, the thread that finishes the last segment adds all segments
-// in their order. No thread waits for another thread.
+// is divided, or a whole job that is not. Where two heads may take turns, the same unit of both
+// heads follows each other in the list for most segments. A thread takes the units in its share of
+// the positions of all units. For a job that is divided, the thread that finishes the last segment
+// adds all segments in their order. No thread waits for another thread.
 
 /// A job is divided if it is more than a 128th of the work. Most machines have fewer than 128
 /// threads, so smaller jobs keep all threads busy without being divided.
@@ -32,6 +33,16 @@ struct AttentionJob {
     const int64_t from = max_of(begin, segment * kAttentionSegment);
     const int64_t to = min_of(context, (segment + 1) * kAttentionSegment);
     return to - from + (segment == first_segment() ? kPositionsPerUnit : 0);
+  }
+  /// Two heads take turns in twice this number of segments, the first ones of the job. So two
+  /// threads that share two heads have as many of these segments each; the other segments are
+  /// divided by heads.
+  int64_t half_of_segments_in_turns() const {
+    const int64_t segments = num_segments();
+    const int64_t missing = segments * kAttentionSegment - (context - begin);
+    // The second thread would have fewer positions than the first.
+    const bool is_even = segments % 2 == 0 && 16 * missing <= context - begin;
+    return is_even ? segments / 2 : (segments - 1) / 2;
   }
 };
 
@@ -96,18 +107,12 @@ inline float* sums_of_segment(const SplitAttentionArguments& p,
   return p.sums + (row * a.kv_heads * a.group_size + head) * (a.value_dim + 2);
 }
 
-/// Computes one segment of some rows of a job.
-template <typename T>
-inline void attend_segment_of_rows(const SplitAttentionArguments& p,
-                                   const AttentionJob& job,
-                                   const AttentionRows& rows,
-                                   int64_t segment,
-                                   AttentionState& state) {
-  const int64_t begin = max_of(segment * kAttentionSegment, rows.window_begin(0));
-  const int64_t end = min_of((segment + 1) * kAttentionSegment, rows.context(rows.num_tokens - 1));
-  if (begin >= end) return;
-  begin_states(rows, state);
-  attend_positions<T>(rows, state, begin, end);
+/// Writes the state after a segment of some rows of a job.
+inline void store_segment(const SplitAttentionArguments& p,
+                          const AttentionJob& job,
+                          const AttentionRows& rows,
+                          int64_t segment,
+                          const AttentionState& state) {
   const int64_t value_dim = p.call.value_dim;
   for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
     float* to = sums_of_segment(p,
@@ -120,6 +125,21 @@ inline void attend_segment_of_rows(const SplitAttentionArguments& p,
     to[value_dim] = state.maxima[r];
     to[value_dim + 1] = state.totals[r];
   }
+}
+
+/// Computes one segment of some rows of a job.
+template <typename T>
+inline void attend_segment_of_rows(const SplitAttentionArguments& p,
+                                   const AttentionJob& job,
+                                   const AttentionRows& rows,
+                                   int64_t segment,
+                                   AttentionState& state) {
+  const int64_t begin = max_of(segment * kAttentionSegment, rows.window_begin(0));
+  const int64_t end = min_of((segment + 1) * kAttentionSegment, rows.context(rows.num_tokens - 1));
+  if (begin >= end) return;
+  begin_states(rows, state);
+  attend_positions<T>(rows, state, begin, end);
+  store_segment(p, job, rows, segment, state);
 }
 
 template <typename T>
@@ -216,6 +236,111 @@ class ShareOfUnits {
   int64_t start_ = 0;
 };
 
+/// Whether two neighbouring key/value heads take turns on a thread that has both.
+template <typename T>
+inline bool heads_take_turns([[maybe_unused]] const SplitAttentionArguments& p) {
+#ifdef REPRISE_ATTENDS_IN_PAIRS
+  if constexpr (__is_same(T, BFloat16)) {
+    return p.tokens_per_job == 1 && p.call.kv_heads % 2 == 0 && PairAttention::fits_turns(p.call);
+  }
+#endif
+  return false;
+}
+
+/// Computes positions [begin, end) for the heads kv_head and kv_head + 1, and calls `finish(rows,
+/// state)` for each. \pre heads_take_turns(p)
+template <typename Finish>
+inline void attend_two_heads([[maybe_unused]] const SplitAttentionArguments& p,
+                             [[maybe_unused]] const AttentionJob& job,
+                             [[maybe_unused]] int64_t kv_head,
+                             [[maybe_unused]] int64_t begin,
+                             [[maybe_unused]] int64_t end,
+                             [[maybe_unused]] const Finish& finish) {
+#ifdef REPRISE_ATTENDS_IN_PAIRS
+  AttentionState states[2];
+  const AttentionRows heads[2] = {AttentionJobs::rows_of(p.call, job, kv_head),
+                                  AttentionJobs::rows_of(p.call, job, kv_head + 1)};
+  for (int h = 0; h < 2; ++h) begin_states(heads[h], states[h]);
+  attend_in_turns(heads, states, begin, end);
+  for (int h = 0; h < 2; ++h) finish(heads[h], states[h]);
+#endif
+}
+
+/// Computes a job that is not divided, for one head, or for two that may take turns.
+template <typename T>
+inline void attend_share_of_job(const SplitAttentionArguments& p,
+                                const AttentionJob& job,
+                                int64_t kv_head,
+                                int64_t heads,
+                                ShareOfUnits& share) {
+  bool has[2] = {};
+  for (int64_t h = 0; h < heads; ++h) has[h] = share.has_next(job.weight());
+  if (has[0] && has[1] && job.begin < job.context && job.num_segments() == 1) {
+    attend_two_heads(
+        p,
+        job,
+        kv_head,
+        job.begin,
+        job.context,
+        [](const AttentionRows& rows, const AttentionState& state) { store_rows<T>(rows, state); });
+    return;
+  }
+  for (int64_t h = 0; h < heads; ++h) {
+    if (has[h]) attend_job<T>(p, job, kv_head + h);
+  }
+}
+
+/// Computes a segment of a job that is divided, for one head, or for two that may take turns.
+template <typename T>
+inline void attend_share_of_segment(const SplitAttentionArguments& p,
+                                    const AttentionJob& job,
+                                    int64_t kv_head,
+                                    int64_t heads,
+                                    int64_t segment,
+                                    ShareOfUnits& share) {
+  bool has[2] = {};
+  for (int64_t h = 0; h < heads; ++h) has[h] = share.has_next(job.weight_of(segment));
+  if (has[0] && has[1]) {
+    attend_two_heads(p,
+                     job,
+                     kv_head,
+                     max_of(job.begin, segment * kAttentionSegment),
+                     min_of(job.context, (segment + 1) * kAttentionSegment),
+                     [&](const AttentionRows& rows, const AttentionState& state) {
+                       store_segment(p, job, rows, segment, state);
+                     });
+  } else {
+    for (int64_t h = 0; h < heads; ++h) {
+      if (has[h]) attend_segment<T>(p, job, kv_head + h, segment);
+    }
+  }
+  for (int64_t h = 0; h < heads; ++h) {
+    if (has[h]) finish_segment<T>(p, job, kv_head + h);
+  }
+}
+
+/// Goes over all segments of a job that is divided.
+template <typename T>
+inline void attend_share_of_segments(const SplitAttentionArguments& p,
+                                     const AttentionJob& job,
+                                     int64_t kv_head,
+                                     int64_t heads,
+                                     ShareOfUnits& share) {
+  const int64_t first = job.first_segment();
+  const int64_t half = heads == 2 ? job.half_of_segments_in_turns() : 0;
+  for (int64_t i = 0; i < half; ++i) {
+    attend_share_of_segment<T>(p, job, kv_head, 2, first + i, share);
+  }
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t i = 2 * half; i < job.num_segments(); ++i) {
+      attend_share_of_segment<T>(p, job, kv_head + h, 1, first + i, share);
+    }
+  }
+  for (int64_t i = half; i < 2 * half; ++i) {
+    attend_share_of_segment<T>(p, job, kv_head, 2, first + i, share);
+  }
+}
+
 template <typename T>
 void run_split_attention(const void* args, device::BlockRange blocks) noexcept {
   const auto& p = *static_cast<const SplitAttentionArguments*>(args);
@@ -224,6 +349,7 @@ void run_split_attention(const void* args, device::BlockRange blocks) noexcept {
   AttentionJob job;
   for (AttentionJobs jobs(p); jobs.next(job);) total += job.weight() * kv_heads;
   ShareOfUnits share(total, blocks, p.grid_size);
+  const int64_t heads = heads_take_turns<T>(p) ? 2 : 1;
   int64_t num_parts = 0;
   for (AttentionJobs jobs(p); jobs.next(job);) {
     const int64_t segments = job.num_segments();
@@ -233,16 +359,11 @@ void run_split_attention(const void* args, device::BlockRange blocks) noexcept {
       job.first_part = num_parts;
       num_parts += segments;
     }
-    for (int64_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
-      if (!is_divided) {
-        if (share.has_next(job.weight())) attend_job<T>(p, job, kv_head);
-        continue;
-      }
-      for (int64_t i = 0; i < segments; ++i) {
-        const int64_t segment = job.first_segment() + i;
-        if (!share.has_next(job.weight_of(segment))) continue;
-        attend_segment<T>(p, job, kv_head, segment);
-        finish_segment<T>(p, job, kv_head);
+    for (int64_t kv_head = 0; kv_head < kv_heads; kv_head += heads) {
+      if (is_divided) {
+        attend_share_of_segments<T>(p, job, kv_head, heads, share);
+      } else {
+        attend_share_of_job<T>(p, job, kv_head, heads, share);
       }
     }
   }

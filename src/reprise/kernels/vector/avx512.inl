@@ -239,8 +239,9 @@ REPRISE_INLINE int load_pair(const BFloat16* p) {
 #ifdef REPRISE_ISA_HAS_BF16
 /// Stores words of two elements each.
 REPRISE_INLINE void store_words(BFloat16* to, Vec words) { _mm512_storeu_ps(to, words); }
-/// to[2 * i] = first[i] and to[2 * i + 1] = second[i], for 32 elements.
-REPRISE_INLINE void interleave(BFloat16* to, const BFloat16* first, const BFloat16* second) {
+/// Element 2 * i of `pairs` becomes first[i], and element 2 * i + 1 becomes second[i], for 32
+/// elements.
+REPRISE_INLINE void interleave(const BFloat16* first, const BFloat16* second, __m512i (&pairs)[2]) {
   const __m512i a = _mm512_loadu_si512(first);
   const __m512i b = _mm512_loadu_si512(second);
   alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
@@ -248,8 +249,15 @@ REPRISE_INLINE void interleave(BFloat16* to, const BFloat16* first, const BFloat
                                                     11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i low = _mm512_load_si512(kLow);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
-  _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi16(a, high, b));
+  pairs[0] = _mm512_permutex2var_epi16(a, low, b);
+  pairs[1] = _mm512_permutex2var_epi16(a, high, b);
+}
+/// The same, stored.
+REPRISE_INLINE void interleave(BFloat16* to, const BFloat16* first, const BFloat16* second) {
+  __m512i pairs[2];
+  interleave(first, second, pairs);
+  _mm512_storeu_si512(to, pairs[0]);
+  _mm512_storeu_si512(to + 32, pairs[1]);
 }
 /// Lane r of the result is `reduce` over all lanes of rows[r], in an order that is the same for all
 /// rows. The other lanes repeat these results.
@@ -331,6 +339,7 @@ struct Dot<BFloat16> {
   using Result = float;
   static constexpr int kStep = 2 * kLanes;
   static REPRISE_INLINE Packet load_packet(const BFloat16* p) { return _mm512_loadu_si512(p); }
+  static REPRISE_INLINE Packet packet_of(Vec words) { return _mm512_castps_si512(words); }
   static REPRISE_INLINE Packet broadcast_pair(const BFloat16* p) {
     return _mm512_set1_epi32(load_pair(p));
   }
