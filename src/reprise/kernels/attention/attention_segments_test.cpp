@@ -211,7 +211,12 @@ TEST_P(AttentionSegments, have_the_same_bits_where_two_heads_take_turns) {
     SCOPED_TRACE(testing::Message() << "group " << model.group_size);
     Batch batch = make_batch(model, requests, 1);
     if (model.soft_cap > 0) batch.sinks = random({model.kv_heads * model.group_size}, 3.0);
+    // The last position of an odd number is half of a pair. Its infinite value shows whether the
+    // other half is left out.
+    const int64_t block = int_element(batch.block_table, 3, 76 / model.block_size);
+    set_element(batch.value_cache, INFINITY, block, 1, 76 % model.block_size, 3);
     const Tensor want = run(model, batch);
+    EXPECT_TRUE(std::isinf(element(want, 3, model.group_size, 3)));
     // With memory for one segment, no context is divided.
     for (const int64_t parts : {20, 1}) {
       for (const int workers : {1, 2, 3}) {

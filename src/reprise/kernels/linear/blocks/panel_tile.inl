@@ -319,20 +319,22 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows&
   }
 }
 
-// Does the same for `num_rows` rows, divided into tiles.
+// Does the same for `num_rows` rows, divided into tiles of nearly the same height: a tile of two
+// rows would wait for its sums.
 template <TileKind kKind>
 inline void panel_tiles(const UnpackedPanel* const* panels,
                         int offset,
                         int64_t num_rows,
                         TileRows rows) {
-  for (int64_t row = 0; row < num_rows; row += kPanelTileRows) {
-    const int64_t count = min_of(kPanelTileRows, num_rows - row);
+  const int64_t tiles = ceil_div(num_rows, kPanelTileRows);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t count = num_rows * (t + 1) / tiles - num_rows * t / tiles;
     for_numbers<1, kPanelTileRows + 1>([&](auto number) REPRISE_LAMBDA_INLINE {
       if (count == number.value) panel_tile<kKind, number.value>(panels, offset, rows);
     });
-    if (row == (kPrefetchTiles - 1) * kPanelTileRows) rows.lines_ahead = 0;
-    rows.x += kPanelTileRows * rows.x_blocks;
-    for (float*& totals : rows.totals) totals += kPanelTileRows * rows.stride;
+    if (t + 1 == kPrefetchTiles) rows.lines_ahead = 0;
+    rows.x += count * rows.x_blocks;
+    for (float*& totals : rows.totals) totals += count * rows.stride;
   }
 }
 
