@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/linear_kernels.cuh"
+#include "reprise/kernels/cuda/slot_ring.cuh"
 
 // Matrix products of up to eight rows on GPUs with bulk copies. One warp of a block only starts
 // copies, and eight warps multiply, so no warp that multiplies waits for copies of its own. The
@@ -8,23 +9,15 @@
 // linear_kernels.cuh, and so the same bits.
 namespace reprise::kernels::cuda {
 
-inline constexpr int kMostSlots = 8;
 inline constexpr int kSumBytes = kLinearWarps * kMostTileColumns * kFragmentRows * 4;
-inline constexpr int kBarrierBytes = 2 * kMostSlots * 8;
-inline constexpr int kSlotsOffset = (kSumBytes + kBarrierBytes + 127) / 128 * 128;
-
-/// The warps that multiply, without the warp that starts copies.
-struct MultiplyingWarps {
-  static constexpr int kThreads = kLinearWarps * kWarpSize;
-  REPRISE_DEVICE static void sync() { sync_first_threads<kThreads>(); }
-};
+inline constexpr int kSlotsOffset = (kSumBytes + kSlotBarrierBytes + 127) / 128 * 128;
 
 /// A ring of slots in shared memory. A slot has kDepth elements of each row of a tile's weight,
 /// then of each row of x, then of the norm. Rows that are not copied hold anything: their sums are
 /// not used. kHalves * 8: the rows of the weight. Fewer rows are deeper, so that a slot has 16 KiB
 /// of the weight, in copies of 1 or 2 KiB.
 template <int kHalves>
-class SlotRing {
+class SlotRing : public SlotBarriers {
  public:
   static constexpr int kTileRows = kHalves * kFragmentColumns;
   static constexpr int kStretches = 2 / kHalves;  // of each warp
@@ -35,36 +28,15 @@ class SlotRing {
   static_assert(kRowBytes % 128 == 64);
 
   REPRISE_DEVICE explicit SlotRing(const CudaLinearArguments& arguments)
-      : full_(reinterpret_cast<PhaseBarrier*>(shared_memory() + kSumBytes)),
-        slot_bytes_((kTileRows + static_cast<int>(arguments.product.rows) +
-                     (arguments.norm != nullptr ? 1 : 0)) *
-                    kRowBytes),
-        num_slots_(static_cast<int>(min_of(
-            kMostSlots, (static_cast<int>(kStreamedSharedBytes) - kSlotsOffset) / slot_bytes_))) {}
+      : SlotBarriers(shared_memory() + kSumBytes,
+                     static_cast<int>(kStreamedSharedBytes) - kSlotsOffset,
+                     (kTileRows + static_cast<int>(arguments.product.rows) +
+                      (arguments.norm != nullptr ? 1 : 0)) *
+                         kRowBytes) {}
 
-  /// One thread calls this.
-  REPRISE_DEVICE void begin() const {
-    for (int i = 0; i < num_slots_; ++i) {
-      full_[i].begin(2);  // the weights and the rows
-      full_[kMostSlots + i].begin(kLinearWarps);
-    }
-    let_copies_see_barriers();
-  }
-  [[nodiscard]] REPRISE_DEVICE int num_slots() const { return num_slots_; }
   [[nodiscard]] REPRISE_DEVICE char* row(int slot, int row) const {
-    return shared_memory() + (kSlotsOffset + slot * slot_bytes_ + row * kRowBytes);
+    return shared_memory() + (kSlotsOffset + slot * slot_bytes() + row * kRowBytes);
   }
-  /// Two arrivals, and the bytes of the copies, end a phase.
-  [[nodiscard]] REPRISE_DEVICE PhaseBarrier& full(int slot) const { return full_[slot]; }
-  /// One arrival of each warp that multiplies ends a phase.
-  [[nodiscard]] REPRISE_DEVICE PhaseBarrier& empty(int slot) const {
-    return full_[kMostSlots + slot];
-  }
-
- private:
-  PhaseBarrier* full_;
-  int slot_bytes_;
-  int num_slots_;
 };
 
 /// The rows of the weight that a tile multiplies: two runs of neighbours.
@@ -94,90 +66,28 @@ struct TileRuns {
   }
 };
 
-/// The place of the next slot among all slots that a block uses, in the order of their use: one
-/// part of the depth after the other, for one tile after the other.
-struct SlotCursor {
-  int64_t tile;
-  int num_chunks;  // of a tile
-  int num_slots;   // of the ring
-  int chunk = 0;
-  int slot = 0;
-  int parity = 0;  // of the phase of the slot's barriers
-
-  template <int kHalves>
-  REPRISE_DEVICE SlotCursor(int64_t depth, const SlotRing<kHalves>& ring)
-      : tile(block_index()),
-        num_chunks(static_cast<int>(ceil_div(depth, SlotRing<kHalves>::kDepth))),
-        num_slots(ring.num_slots()) {}
-  REPRISE_DEVICE void advance() {
-    advance_slot();
-    if (++chunk < num_chunks) return;
-    chunk = 0;
-    tile += grid_size();
-  }
-  REPRISE_DEVICE void advance_slot() {
-    if (++slot < num_slots) return;
-    slot = 0;
-    parity ^= 1;
-  }
-};
-
-/// Starts all copies of a block. All lanes of one warp run it and have the same values, so that the
-/// compiler keeps addresses in the registers from which bulk copies take them.
+/// The copies of a block's tiles, for SlotFiller.
 template <typename T, Epilogue kEpilogue, int kHalves>
-class SlotFiller {
+class TileCopies {
  public:
   using Ring = SlotRing<kHalves>;
   using Runs = TileRuns<kEpilogue, Ring::kTileRows>;
 
-  REPRISE_DEVICE SlotFiller(const CudaLinearArguments& arguments, const Ring& ring)
-      : arguments_(arguments),
-        ring_(ring),
-        num_tiles_(Runs::num_tiles(arguments.product)),
-        runs_(arguments, block_index()),
-        weights_(arguments.product.depth, ring),
-        rows_(weights_) {}
+  REPRISE_DEVICE TileCopies(const CudaLinearArguments& arguments, const Ring& ring)
+      : arguments_(arguments), ring_(ring), runs_(arguments, block_index()) {}
 
-  /// Starts the copies that need nothing from earlier kernels: of weights, into the whole ring.
-  REPRISE_DEVICE void fill_ring() {
-    for (int i = 0; i < ring_.num_slots() && weights_.tile < num_tiles_; ++i) copy_weights();
-  }
-  /// Starts all other copies, after the wait for earlier kernels. The block needs only its first
-  /// `limit` rows of x.
-  REPRISE_DEVICE void go_on(int limit) {
-    while (rows_.tile != weights_.tile || rows_.chunk != weights_.chunk) copy_rows(limit);
-    while (weights_.tile < num_tiles_) {
-      // The other parity: of the phase before, which ends when the slot's words have been read.
-      ring_.empty(weights_.slot).wait(weights_.parity ^ 1);
-      copy_weights();
-      copy_rows(limit);
-    }
-  }
-  /// Waits for the copies of fill_ring(), if nothing is to be multiplied.
-  REPRISE_DEVICE void drain() {
-    for (; rows_.tile != weights_.tile || rows_.chunk != weights_.chunk; rows_.advance()) {
-      ring_.full(rows_.slot).arrive_as_warp(0);
-      ring_.full(rows_.slot).wait(rows_.parity);
-    }
-  }
-
- private:
-  [[nodiscard]] REPRISE_DEVICE int bytes_of(int chunk) const {
-    return static_cast<int>(
-               min_of(Ring::kDepth, arguments_.product.depth - int64_t{chunk} * Ring::kDepth)) *
-           static_cast<int>(sizeof(T));
-  }
-  REPRISE_DEVICE void copy_weights() {
+  REPRISE_DEVICE void begin_tile(int64_t tile) { runs_ = Runs(arguments_, tile); }
+  REPRISE_DEVICE void weights(const SlotCursor& at) {
     const LinearArguments& a = arguments_.product;
-    PhaseBarrier& full = ring_.full(weights_.slot);
-    const int bytes = bytes_of(weights_.chunk);
-    const int64_t k = int64_t{weights_.chunk} * Ring::kDepth;
+    PhaseBarrier& full = ring_.full(at.slot);
+    const int bytes = bytes_of(at.chunk);
+    const int64_t k = int64_t{at.chunk} * Ring::kDepth;
     const bool has_norm = arguments_.norm != nullptr;
     full.arrive_as_warp((runs_.count[0] + runs_.count[1] + (has_norm ? 1 : 0)) * bytes);
     REPRISE_UNROLL
     for (int run = 0; run < 2; ++run) {
       const T* from = static_cast<const T*>(a.weight) + (runs_.first[run] * a.depth + k);
-      char* to = ring_.row(weights_.slot, run * Runs::kRun);
+      char* to = ring_.row(at.slot, run * Runs::kRun);
       const int count = runs_.count[run];
       if (count == Runs::kRun) {  // unrolled, because few instructions start a copy
         REPRISE_UNROLL
@@ -193,34 +103,34 @@ class SlotFiller {
       }
     }
     if (has_norm) {
-      char* to = ring_.row(weights_.slot, Ring::kTileRows + static_cast<int>(a.rows));
+      char* to = ring_.row(at.slot, Ring::kTileRows + static_cast<int>(a.rows));
       copy_bulk(to, static_cast<const T*>(arguments_.norm) + k, bytes, full);
     }
-    const int64_t tile = weights_.tile;
-    weights_.advance();
-    if (weights_.tile != tile) runs_ = Runs(arguments_, weights_.tile);
   }
-  REPRISE_DEVICE void copy_rows(int limit) {
+  REPRISE_DEVICE void rows(const SlotCursor& at, int limit) {
     const LinearArguments& a = arguments_.product;
-    PhaseBarrier& full = ring_.full(rows_.slot);
-    const int bytes = bytes_of(rows_.chunk);
+    PhaseBarrier& full = ring_.full(at.slot);
+    const int bytes = bytes_of(at.chunk);
     full.arrive_as_warp(limit * bytes);
-    const T* from = static_cast<const T*>(a.x) + int64_t{rows_.chunk} * Ring::kDepth;
-    char* to = ring_.row(rows_.slot, Ring::kTileRows);
+    const T* from = static_cast<const T*>(a.x) + int64_t{at.chunk} * Ring::kDepth;
+    char* to = ring_.row(at.slot, Ring::kTileRows);
     for (int row = 0; row < limit; ++row) {
       copy_bulk(to, from, bytes, full);
       from += a.x_stride;
       to += Ring::kRowBytes;
     }
-    rows_.advance();
+  }
+
+ private:
+  [[nodiscard]] REPRISE_DEVICE int bytes_of(int chunk) const {
+    return static_cast<int>(
+               min_of(Ring::kDepth, arguments_.product.depth - int64_t{chunk} * Ring::kDepth)) *
+           static_cast<int>(sizeof(T));
   }
 
   const CudaLinearArguments& arguments_;
   const Ring& ring_;
-  int64_t num_tiles_;
-  Runs runs_;           // of the tile of weights_
-  SlotCursor weights_;  // the next copy of weights
-  SlotCursor rows_;     // the next copy of rows of x
+  Runs runs_;  // of the tile whose weights are copied
 };
 
 /// The words of one slot that a lane multiplies.
@@ -276,7 +186,7 @@ REPRISE_DEVICE void multiply_slots(const CudaLinearArguments& arguments,
   float scale = 0;
   if (has_norm) scale = row_scale<T, MultiplyingWarps>(arguments, limit, sums.shared);
 
-  SlotCursor cursor(a.depth, ring);
+  SlotCursor cursor(a.depth, Ring::kDepth, ring);
   const int64_t num_tiles = Runs::num_tiles(a);
   for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
     // Each thread has at most one result. Its other inputs are loaded while the weights arrive.
@@ -325,25 +235,16 @@ REPRISE_DEVICE void streamed_linear(const CudaLinearArguments& arguments) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ < 900
   __trap();  // no launch chooses this kernel: this code has no bulk copies
 #else
+  using Copies = TileCopies<T, kEpilogue, kHalves>;
   const LinearArguments& a = arguments.product;
   const SlotRing<kHalves> ring(arguments);
-  const bool copies = shuffle_from(warp_index(), 0) == kLinearWarps;
-  SlotFiller<T, kEpilogue, kHalves> filler(arguments, ring);
-  if (copies) {
-    if (lane_index() == 0) ring.begin();
-    sync_warp();
-    filler.fill_ring();
-  }
-  sync_block();  // the ring's barriers have begun
-  wait_for_earlier_kernels();
-  const int64_t limit = row_limit(a);
-  if (limit <= 0) {
-    if (copies) filler.drain();
-  } else if (copies) {
-    filler.go_on(static_cast<int>(limit));
-  } else {
+  SlotFiller<Copies> filler(ring,
+                            SlotCursor(a.depth, SlotRing<kHalves>::kDepth, ring),
+                            Copies::Runs::num_tiles(a),
+                            Copies(arguments, ring));
+  stream_slots(ring, filler, a, [&](int64_t limit) {
     multiply_slots<T, Out, kHalves, kEpilogue>(arguments, ring, limit);
-  }
+  });
 #endif
 }
 
