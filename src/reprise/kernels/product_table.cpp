@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
@@ -23,6 +24,7 @@ constexpr std::array kTunedOps = {OpCode::linear,
                                   OpCode::linear_add,
                                   OpCode::linear_silu_and_mul,
                                   OpCode::linear_rope_kv_write,
+                                  OpCode::linear_silu_and_mul_quantize_blocks,
                                   OpCode::lm_head};
 constexpr std::array kTypes = {DType::f32, DType::bf16, DType::f16};
 constexpr std::array<int64_t, 4> kTiles = {0, 8, 16, 32};
@@ -44,6 +46,8 @@ std::string_view name_of(ProductChoice::Kernel kernel) {
 bool has_tiles(ProductChoice::Kernel kernel) {
   return kernel == ProductChoice::Kernel::own || kernel == ProductChoice::Kernel::streamed;
 }
+
+bool is_packed(const ProductShape& shape) { return shape.weight.family != WeightFamily::rows; }
 
 std::string text_of(const std::array<uint64_t, 8>& algorithm) {
   std::string text;
@@ -72,8 +76,9 @@ Json to_json(const ProductShape& shape, const ProductTable::Rows& rows) {
                {"out_type", dtype_name(shape.out_type)},
                {"columns", shape.columns},
                {"depth", shape.depth},
-               {"x_stride", shape.x_stride},
-               {"measured", Json::array()}};
+               {"x_stride", shape.x_stride}};
+  if (is_packed(shape)) json["weight"] = shape.weight.layout().to_string();
+  json["measured"] = Json::array();
   for (const auto& [count, measured] : rows) json["measured"].push_back(to_json(count, measured));
   return json;
 }
@@ -92,6 +97,7 @@ class Members {
     ++num_read_;
     return *found;
   }
+  [[nodiscard]] bool has(const char* name) const { return object_->contains(name); }
   [[nodiscard]] bool boolean(const char* name) {
     const Json& value = get(name);
     if (!value.is_boolean()) fail(fmt::format("'{}': expected true or false", name));
@@ -191,6 +197,14 @@ ProductShape parse_shape(Members& members) {
   shape.columns = members.integer("columns", 1, kMostElements);
   shape.depth = members.integer("depth", 1, kMostElements);
   shape.x_stride = members.integer("x_stride", shape.depth, kMostElements);
+  if (members.has("weight")) {
+    const std::string text = members.text("weight");
+    const std::optional<WeightLayout> layout = parse_weight_layout(text, shape.depth);
+    if (!layout || layout->is_rows()) {
+      members.fail(fmt::format("'weight': unknown layout '{}'", text));
+    }
+    shape.weight = PackedForm(*layout);
+  }
   return shape;
 }
 
@@ -219,6 +233,7 @@ void parse_product(const Json& json, std::string where, ProductTable& table) {
 std::string describe(const ProductShape& shape) {
   std::string text = fmt::format(
       "{} {}x{} {}", op_name(shape.op), shape.columns, shape.depth, dtype_name(shape.type));
+  if (is_packed(shape)) text += fmt::format(", {}", shape.weight.layout().to_string());
   if (shape.out_type != shape.type) text += fmt::format(" to {}", dtype_name(shape.out_type));
   if (shape.has_norm) text += ", normed";
   if (shape.has_bias) text += ", bias";

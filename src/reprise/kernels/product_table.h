@@ -10,25 +10,43 @@
 
 #include "reprise/tensor/dtype.h"
 #include "reprise/tensor/op.h"
+#include "reprise/tensor/weight_layout.h"
 
 namespace reprise::kernels {
+
+/// How a packed weight is stored, as far as the host knows; a weight in rows has the default.
+struct PackedForm {
+  WeightFamily family = WeightFamily::rows;
+  PanelFormat codec = {};
+  int32_t row_bytes = 0;
+
+  constexpr PackedForm() = default;
+  explicit constexpr PackedForm(const WeightLayout& layout)
+      : family(layout.family), codec(layout.codec), row_bytes(layout.row_bytes) {}
+  [[nodiscard]] constexpr WeightLayout layout() const {
+    return {.family = family, .codec = codec, .row_bytes = row_bytes};
+  }
+
+  friend auto operator<=>(const PackedForm&, const PackedForm&) = default;
+};
 
 /// A matrix product of a model without its number of rows: what a choice of kernels depends on.
 struct ProductShape {
   OpCode op = OpCode::linear;  // the product with what follows it
   bool has_norm = false;       // x is normed first, in the same call
   bool has_bias = false;
-  DType type = DType::bf16;      // of x and of the weight
+  DType type = DType::bf16;      // of the weight and, unless it is quantised, of x
   DType out_type = DType::bf16;  // of the result
   int64_t columns = 0;           // rows of the weight
-  int64_t depth = 0;             // elements of a row of x
-  int64_t x_stride = 0;          // elements between rows of x
+  int64_t depth = 0;             // elements of a row of the weight
+  int64_t x_stride = 0;          // elements between rows of x; bytes, if these are in blocks
+  PackedForm weight = {};
 
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
 };
 
-/// "linear_add 4096x14336 bfloat16", with "normed", "bias", the type of the result and the stride
-/// of x where they are not the usual ones.
+/// "linear_add 4096x14336 bfloat16", with the layout of a packed weight, "normed", "bias", the type
+/// of the result and the stride of x where they are not the usual ones.
 [[nodiscard]] std::string describe(const ProductShape& shape);
 
 /// The kernels of one product. Every choice computes the same product; another order of sums may
@@ -41,7 +59,8 @@ struct ProductChoice {
     streamed,  // like `own`, with weights that arrive by bulk copies; up to eight rows
   };
   Kernel kernel = Kernel::built_in;
-  // own: columns of a block's tile; streamed: rows of the weight in a tile; 0: as the rule says
+  // own: columns of a block's tile; streamed: rows of the weight in a tile; 0: as the rule says.
+  // Packed weights have tiles of one size.
   int32_t tile_columns = 0;
   std::array<uint64_t, 8> algorithm{};  // library: opaque, of one version of the library
 

@@ -31,6 +31,15 @@ ProductShape head() {
           .x_stride = 1792};
 }
 
+/// Of a weight in blocks, whose rows of x have 40 bytes for 32 elements.
+ProductShape packed_down() {
+  return {.op = OpCode::linear_add,
+          .columns = 3584,
+          .depth = 18'944,
+          .x_stride = 23'680,
+          .weight = PackedForm(block_panels_layout(9917))};
+}
+
 MeasuredRows measured(const ProductChoice& choice, double microseconds) {
   return {.choice = choice, .microseconds = microseconds, .built_in_microseconds = 2.125};
 }
@@ -47,6 +56,7 @@ ProductTable table() {
   table.set(qkv(), 24, measured({}, 2.125));
   table.set(head(), 1, measured({.kernel = Kernel::own}, 0.001));
   table.set(head(), 8, measured({.kernel = Kernel::streamed, .tile_columns = 16}, 7));
+  table.set(packed_down(), 1, measured({.kernel = Kernel::streamed}, 6.5));
   return table;
 }
 
@@ -69,8 +79,8 @@ TEST(ProductTable, rows_that_were_not_measured_take_the_choice_of_the_next_power
   EXPECT_EQ(choices.find(other, 4), nullptr);
   EXPECT_TRUE(choices.has(qkv(), 24));
   EXPECT_FALSE(choices.has(qkv(), 3));
-  EXPECT_EQ(choices.num_measured(), 5U);
-  EXPECT_EQ(choices.num_changed(), 4U);
+  EXPECT_EQ(choices.num_measured(), 6U);
+  EXPECT_EQ(choices.num_changed(), 5U);
 }
 
 TEST(ProductTable, a_merge_keeps_what_is_there_and_adds_the_rest) {
@@ -78,7 +88,7 @@ TEST(ProductTable, a_merge_keeps_what_is_there_and_adds_the_rest) {
   mine.set(qkv(), 16, measured(kOwn, 1));
   ProductTable all = mine;
   all.merge(table());
-  EXPECT_EQ(all.num_measured(), 5U);
+  EXPECT_EQ(all.num_measured(), 6U);
   EXPECT_EQ(*all.find(qkv(), 16), kOwn);
   ProductTable theirs = table();
   theirs.merge(mine);
@@ -90,6 +100,7 @@ TEST(ProductTable, is_read_as_it_was_written) {
   EXPECT_EQ(parse_product_table(print(ProductTable()), "here"), ProductTable());
   EXPECT_EQ(describe(qkv()), "linear_rope_kv_write 1152x896 bfloat16, normed, bias");
   EXPECT_EQ(describe(head()), "lm_head 151936x896 bfloat16 to float32, stride 1792");
+  EXPECT_EQ(describe(packed_down()), "linear_add 3584x18944 bfloat16, blocks9917, stride 23680");
   EXPECT_EQ(describe(kOwn), "own, tiles of 32");
   EXPECT_EQ(describe({.kernel = Kernel::streamed, .tile_columns = 8}), "streamed, tiles of 8");
   EXPECT_NE(describe(kLibrary), describe(ProductChoice{.kernel = Kernel::library}));
@@ -105,12 +116,15 @@ TEST(ProductTable, a_table_that_was_not_written_like_this_is_refused_with_the_pl
   const std::string good = print(table());
   for (const auto& [old, by, said] : std::vector<std::array<const char*, 3>>{
            {R"("version": 1)", R"("version": 2)", "'version'"},
-           {R"("op":"linear_rope_kv_write")", R"("op":"attention")", "products[1]: 'op'"},
+           {R"("op":"linear_rope_kv_write")", R"("op":"attention")", "products[2]: 'op'"},
            {R"("type":"bfloat16")", R"("type":"int8")", "'type'"},
            {R"("columns":1152)", R"("columns":0)", "'columns'"},
            {R"("columns":1152)", R"("columns":1.5)", "'columns'"},
            {R"("columns":1152)", R"("columns":18446744073709551615)", "'columns'"},
            {R"("x_stride":896)", R"("x_stride":895)", "'x_stride'"},
+           {R"("weight":"blocks9917")", R"("weight":"")", "'weight': unknown layout ''"},
+           {R"("weight":"blocks9917")", R"("weight":"blocks")", "'weight': unknown layout"},
+           {R"("weight":"blocks9917")", R"("weight":9917)", "'weight': expected a text"},
            {R"("norm":true)", R"("norm":1)", "'norm'"},
            {R"("rows":16)", R"("rows":4)", "listed twice"},
            {R"("rows":16)", R"("rows":-16)", "'rows'"},

@@ -120,7 +120,6 @@ class CudaOps : public CudaOpsOf<DType> {
     }
   }
 
- private:
   /// Runs an op alone, then behind kernels that write `written` and the result.
   void expect_same_bits_behind_kernels(OpCode code,
                                        const std::vector<Tensor>& inputs,

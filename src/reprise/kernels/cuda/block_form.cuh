@@ -8,9 +8,9 @@
 // panel, sixteen columns of 32 elements, is one fragment.
 namespace reprise::kernels::cuda {
 
-/// sums += the products of a block, or of half of it, times its scales. `rows` are the lane's two
-/// rows of x.
-template <bool kHasLeast>
+/// sums += the products of a block, or of half of it, times its scales. A lane has two rows of x;
+/// with kIsOne only the first one counts.
+template <bool kHasLeast, bool kIsOne>
 REPRISE_DEVICE void add_products(float (&sums)[4],
                                  const int32_t (&products)[4],
                                  const float (&scale)[2],
@@ -20,6 +20,7 @@ REPRISE_DEVICE void add_products(float (&sums)[4],
   REPRISE_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int row = i % 2;
+    if (kIsOne && row == 1) continue;
     const float product = row_scale[row] * static_cast<float>(products[i]);
     sums[i] = multiply_add(scale[i / 2], product, sums[i]);
     if constexpr (kHasLeast) {
@@ -28,24 +29,34 @@ REPRISE_DEVICE void add_products(float (&sums)[4],
   }
 }
 
-/// sums += block times eight rows of x. `x` is the block of the first row.
-template <PanelFormat kFormat>
-REPRISE_DEVICE void multiply_block(float (&sums)[4], const BlockCodes& block, const char* x) {
+/// sums += block times eight rows of x, from row `first` on. `at`: where the block is in a row.
+template <PanelFormat kFormat, typename Rows>
+REPRISE_DEVICE void multiply_block(
+    float (&sums)[4], const BlockCodes& block, const Rows& rows, int first, int at) {
   constexpr CodeTraits kTraits = code_traits(kFormat);
   const int group = lane_index() / 4;
   const int member = lane_index() % 4;
-  const char* codes = x + group * kBlockChunk.row_stride + member * 4;
+  const char* codes = rows.row(first + group) + at + member * 4;
   const uint32_t b[2] = {load_word(codes), load_word(codes + 16)};
-  float scales[2];
+  float scales[2] = {};
   float halves[2][2] = {};  // sums of codes: [half][row]
+  float whole[2] = {};      // of both halves
   REPRISE_UNROLL
-  for (int i = 0; i < 2; ++i) {
-    const char* row = x + (2 * member + i) * kBlockChunk.row_stride + kPanelBlock;
-    scales[i] = float_of(load_word(row));
+  for (int i = 0; i < (Rows::kIsOne ? 1 : 2); ++i) {
+    const char* row = rows.row(first + 2 * member + i) + at + kPanelBlock;
     if constexpr (kTraits.has_least) {
-      const uint32_t both = load_word(row + 4);
-      halves[0][i] = static_cast<float>(static_cast<int16_t>(both));
-      halves[1][i] = static_cast<float>(static_cast<int16_t>(both >> 16));
+      const Words2 words = load_two_words(row);
+      scales[i] = float_of(words.word[0]);
+      const auto first_half = static_cast<int16_t>(words.word[1]);
+      const auto second_half = static_cast<int16_t>(words.word[1] >> 16);
+      if constexpr (kTraits.has_halves) {
+        halves[0][i] = static_cast<float>(first_half);
+        halves[1][i] = static_cast<float>(second_half);
+      } else {
+        whole[i] = static_cast<float>(first_half + second_half);
+      }
+    } else {
+      scales[i] = float_of(load_word(row));
     }
   }
   if constexpr (kTraits.has_halves) {
@@ -53,42 +64,59 @@ REPRISE_DEVICE void multiply_block(float (&sums)[4], const BlockCodes& block, co
     for (int half = 0; half < 2; ++half) {
       int32_t products[4] = {};
       multiply_half_codes(products, {block.codes[2 * half], block.codes[2 * half + 1]}, b[half]);
-      add_products<kTraits.has_least>(
+      add_products<kTraits.has_least, Rows::kIsOne>(
           sums, products, block.scale[half], block.least[half], scales, halves[half]);
     }
   } else {
-    const float whole[2] = {halves[0][0] + halves[1][0], halves[0][1] + halves[1][1]};
     int32_t products[4] = {};
     multiply_codes(products, block.codes, b);
-    add_products<kTraits.has_least>(sums, products, block.scale[0], block.least[0], scales, whole);
+    add_products<kTraits.has_least, Rows::kIsOne>(
+        sums, products, block.scale[0], block.least[0], scales, whole);
   }
 }
 
-/// sums += a chunk of a panel times a chunk of the rows, both in shared memory.
-template <PanelFormat kFormat, int kTiles>
+/// The bytes of a super-block, and which of them one chunk needs.
+template <PanelFormat kFormat>
+struct SuperBlock {
+  static constexpr PanelLayout kLayout = panel_layout(kFormat);
+  static constexpr bool kHasOwnHeads = kLayout.super_blocks == 1;  // each of its blocks
+  static constexpr int kHead = static_cast<int>(kPanelColumns * kLayout.head_bytes);
+  static constexpr int kBlock =
+      static_cast<int>(kPanelColumns * (kLayout.code_bytes + kLayout.scale_bytes));
+  static constexpr int kBlocksOfChunk = kBlockChunk.elements / kPanelBlock;
+  static constexpr int kBytes = kHead + static_cast<int>(kLayout.super_blocks) * kBlock;
+
+  /// Where the head and the blocks of chunk `index` are in a stretch.
+  [[nodiscard]] static REPRISE_DEVICE int head_at(int index) {
+    return index * kBlocksOfChunk / static_cast<int>(kLayout.super_blocks) * kBytes;
+  }
+  [[nodiscard]] static REPRISE_DEVICE int blocks_at(int index) {
+    return head_at(index) + kHead +
+           index * kBlocksOfChunk % static_cast<int>(kLayout.super_blocks) * kBlock;
+  }
+};
+
+/// sums += a chunk of a panel times a chunk of the rows, both in shared memory. `head`, `blocks`:
+/// where the chunk's are.
+template <PanelFormat kFormat, int kTiles, typename Rows>
 REPRISE_DEVICE void multiply_chunk(float (&sums)[kTiles][4],
-                                   const char* weights,
-                                   const char* x,
-                                   int blocks) {
-  constexpr PanelLayout kLayout = panel_layout(kFormat);
-  constexpr int kHead = kPanelColumns * kLayout.head_bytes;
-  constexpr int kBlock = kPanelColumns * (kLayout.code_bytes + kLayout.scale_bytes);
-  constexpr bool kHasOwnHeads = kLayout.super_blocks == 1;
+                                   const char* head,
+                                   const char* blocks,
+                                   const Rows& rows,
+                                   int num_blocks) {
+  using Super = SuperBlock<kFormat>;
+  constexpr int kStep = Super::kBlock + (Super::kHasOwnHeads ? Super::kHead : 0);
   const int pair = lane_index() / 4;
   const int member = lane_index() % 4;
-  constexpr int kBlocks = kBlockChunk.elements / kPanelBlock;
   REPRISE_UNROLL
-  for (int b = 0; b < kBlocks; ++b) {
-    if (kHasOwnHeads && b >= blocks) break;
-    const char* head = weights + (kHasOwnHeads ? b * (kHead + kBlock) : 0);
-    const char* codes = weights + kHead + b * (kHasOwnHeads ? kHead + kBlock : kBlock);
-    const BlockCodes block = load_block<kFormat>(head, codes, pair, member);
+  for (int b = 0; b < Super::kBlocksOfChunk; ++b) {
+    if (Super::kHasOwnHeads && b >= num_blocks) break;
+    const BlockCodes block = load_block<kFormat>(
+        head + (Super::kHasOwnHeads ? b * kStep : 0), blocks + b * kStep, pair, member);
     REPRISE_UNROLL
     for (int t = 0; t < kTiles; ++t) {
-      multiply_block<kFormat>(sums[t],
-                              block,
-                              x + t * kFragmentRows * kBlockChunk.row_stride +
-                                  b * static_cast<int>(sizeof(ActivationBlock)));
+      multiply_block<kFormat>(
+          sums[t], block, rows, t * kFragmentRows, b * static_cast<int>(sizeof(ActivationBlock)));
     }
   }
 }
@@ -96,6 +124,7 @@ REPRISE_DEVICE void multiply_chunk(float (&sums)[kTiles][4],
 struct BlockForm {
   static constexpr ChunkSizes kChunk = kBlockChunk;
   static constexpr int kPieceBytes = 8;  // rows are multiples of 40 bytes
+  static constexpr int kStretchChunks = kLinearWarps;
   using Panel = WeightPanel;
   struct Table {};
   using Sum = float;
@@ -133,21 +162,65 @@ struct BlockForm {
     copy_chunk_async(
         to, {from, panel.head_bytes, skipped, panel.head_bytes + kBlocks * panel.block_bytes});
   }
-  template <int kTiles>
+  template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
                                const Panel& panel,
                                Table /*table*/,
                                const char* weights,
-                               const char* rows,
+                               const Rows& rows,
                                int chunk) const {
-    const int left = (depth - chunk * kChunk.elements) / kPanelBlock;
     with_format(panel.format, [&](auto format) {
-      multiply_chunk<decltype(format)::kFormat>(sums, weights, rows, left);
+      constexpr PanelFormat kFormat = decltype(format)::kFormat;
+      multiply_chunk<kFormat>(
+          sums, weights, weights + SuperBlock<kFormat>::kHead, rows, blocks_from(chunk));
+    });
+  }
+  [[nodiscard]] REPRISE_DEVICE int most_stretch_bytes() const {
+    const auto* header = static_cast<const PanelHeader*>(weight);
+    int64_t most = 0;
+    for (int i = 0; i < header->num_parts; ++i) {
+      const PanelLayout layout = panel_layout(header->parts[i].format);
+      const int64_t bytes =
+          layout.head_bytes + layout.super_blocks * (layout.code_bytes + layout.scale_bytes);
+      const int64_t stretch = kBlocksOfStretch / layout.super_blocks * kPanelColumns * bytes;
+      most = stretch > most ? stretch : most;
+    }
+    return static_cast<int>(most);
+  }
+  [[nodiscard]] REPRISE_DEVICE StretchBytes stretch(const Panel& panel, int chunk) const {
+    const int first = chunk * (kChunk.elements / kPanelBlock);
+    const auto blocks = static_cast<int>(min_of(kBlocksOfStretch, depth / kPanelBlock - first));
+    return {panel.bytes + first / panel.super_blocks * panel.super_bytes(),
+            blocks / panel.super_blocks * static_cast<int>(panel.super_bytes())};
+  }
+  template <typename Rows>
+  REPRISE_DEVICE void multiply_in_stretch(float (&sums)[1][4],
+                                          const Panel& panel,
+                                          Table /*table*/,
+                                          const char* stretch,
+                                          const Rows& rows,
+                                          int chunk) const {
+    const int place = chunk % kStretchChunks;
+    with_format(panel.format, [&](auto format) {
+      constexpr PanelFormat kFormat = decltype(format)::kFormat;
+      using Super = SuperBlock<kFormat>;
+      multiply_chunk<kFormat>(sums,
+                              stretch + Super::head_at(place),
+                              stretch + Super::blocks_at(place),
+                              rows,
+                              blocks_from(chunk));
     });
   }
   [[nodiscard]] static REPRISE_DEVICE Table table(const Panel& /*panel*/) { return {}; }
-  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, int64_t /*row*/) {
+  [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
+  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, float /*factor*/) {
     return sum;
+  }
+
+ private:
+  static constexpr int kBlocksOfStretch = kStretchChunks * kChunk.elements / kPanelBlock;
+  [[nodiscard]] REPRISE_DEVICE int blocks_from(int chunk) const {
+    return (depth - chunk * kChunk.elements) / kPanelBlock;
   }
 };
 

@@ -186,7 +186,7 @@ bool CudaExecutor::launch_product(const OpRun& run) {
     return launch_norm_apart(run);
   }
   if (is_packed && run.call.code != OpCode::linear_rope_kv_write) return launch_packed(run);
-  const ProductChoice* choice = is_packed ? nullptr : executor.choices_.of(run, has_norm);
+  const ProductChoice* choice = executor.choices_.of(run, has_norm);
   if (has_norm && is_librarys(choice)) {
     // The library knows no norm. The same choice then holds for the product without it.
     const ForcedChoice forced(executor.choices_, *choice);
@@ -198,13 +198,17 @@ bool CudaExecutor::launch_product(const OpRun& run) {
       run);
 }
 
-PackedMachine CudaExecutor::packed_machine() const {
-  return {.num_multiprocessors = options_.num_multiprocessors, .library = gemm_.get()};
+PackedMachine CudaExecutor::packed_machine(const ProductChoice* choice) const {
+  return {.num_multiprocessors = options_.num_multiprocessors,
+          .library = gemm_.get(),
+          .is_streamed = cuda::is_streamed(choice)};
 }
 
 bool CudaExecutor::launch_packed(const OpRun& run) {
-  const auto& executor = static_cast<CudaExecutor&>(run.executor);
-  return launch_packed_product(run, executor.packed_machine());
+  auto& executor = static_cast<CudaExecutor&>(run.executor);
+  const bool is_of_experts = run.call.code == OpCode::expert_linear;
+  const ProductChoice* choice = is_of_experts ? nullptr : executor.choices_.of(run, false);
+  return launch_packed_product(run, executor.packed_machine(choice));
 }
 
 bool CudaExecutor::launch_experts(const OpRun& run) {
@@ -355,8 +359,9 @@ bool CudaExecutor::linear_rope_kv_write(const ProductCall& call, const OpRun& ru
   const int64_t head_dim = heads_call.q_out.size(2);
   const Tensor product = allocate({x.dtype(), {rows_with_room(tokens), columns}});
   if (is_packed) {
-    launch_packed_linear(
-        run, {.x = x, .weight = weight, .out = product, .bias = in["bias"]}, packed_machine());
+    launch_packed_linear(run,
+                         {.x = x, .weight = weight, .out = product, .bias = in["bias"]},
+                         packed_machine(call.choice));
   } else if (!multiply(call.choice, x, weight, in["bias"], product)) {
     launch_own(linear_kernels(x.dtype()), call, run.in, {}, product);
   }

@@ -87,7 +87,7 @@ class CudaExecutor final : public DeviceExecutor {
   /// A product with a packed weight.
   static bool launch_packed(const OpRun& run);
   static bool launch_experts(const OpRun& run);
-  [[nodiscard]] PackedMachine packed_machine() const;
+  [[nodiscard]] PackedMachine packed_machine(const ProductChoice* choice) const;
   static const LaunchTable& launches();
 
   bool linear(const ProductCall& call, const OpRun& run);

@@ -148,21 +148,28 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
 }
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
-#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)             \
-  {.for_8_rows = &codes##_##type##_linear_8,                 \
-   .for_16_rows = &codes##_##type##_linear_16,               \
-   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,  \
-   .experts_of_8_rows = &codes##_##type##_expert_linear_8,   \
-   .experts_of_16_rows = &codes##_##type##_expert_linear_16, \
-   .experts_of_64_rows = &codes##_##type##_expert_linear_64, \
-   .dots = &float_dots_##type,                               \
-   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,     \
+#define REPRISE_STREAMED_KERNELS(codes, rows) \
+  {&codes##_streamed_linear_##rows, &codes##_streamed_linear_silu_and_mul_##rows}
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
+#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)                 \
+  {.for_8_rows = &codes##_##type##_linear_8,                     \
+   .for_16_rows = &codes##_##type##_linear_16,                   \
+   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,      \
+   .streamed_row = REPRISE_STREAMED_KERNELS(codes##_##type, 8),  \
+   .streamed_rows = REPRISE_STREAMED_KERNELS(codes##_##type, 8), \
+   .experts_of_8_rows = &codes##_##type##_expert_linear_8,       \
+   .experts_of_16_rows = &codes##_##type##_expert_linear_16,     \
+   .experts_of_64_rows = &codes##_##type##_expert_linear_64,     \
+   .dots = &float_dots_##type,                                   \
+   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,         \
    .expert_dots = &float_expert_dots_##type}
 PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
   if (layout.family == WeightFamily::block_panels) {
     return {.for_8_rows = &packed_linear_8,
             .for_16_rows = &packed_linear_16,
             .silu_and_mul = &packed_linear_silu_and_mul_8,
+            .streamed_row = REPRISE_STREAMED_KERNELS(packed, 1),
+            .streamed_rows = REPRISE_STREAMED_KERNELS(packed, 8),
             .experts_of_8_rows = &packed_expert_linear_8,
             .experts_of_16_rows = &packed_expert_linear_16,
             .experts_of_64_rows = &packed_expert_linear_64};
@@ -180,7 +187,9 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
   if (layout.family == WeightFamily::int8_panels) {
     return {.for_8_rows = &int8_linear_8,
             .for_16_rows = &int8_linear_16,
-            .silu_and_mul = &int8_linear_silu_and_mul_8};
+            .silu_and_mul = &int8_linear_silu_and_mul_8,
+            .streamed_row = REPRISE_STREAMED_KERNELS(int8, 8),
+            .streamed_rows = REPRISE_STREAMED_KERNELS(int8, 8)};
   }
   const PackedKernels of_float32 = {.dots = &float_dots_f32,
                                     .silu_and_mul_dots = &float_silu_and_mul_dots_f32,
@@ -197,6 +206,7 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
                              REPRISE_FLOAT_PANEL_KERNELS(float8, f16));
 }
 #undef REPRISE_FLOAT_PANEL_KERNELS
+#undef REPRISE_STREAMED_KERNELS
 
 #define REPRISE_EXPAND_KERNELS(type) \
   {&expand_panels_##type, &expand_floats_##type, &dequantize_rows_##type}

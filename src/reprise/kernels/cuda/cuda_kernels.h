@@ -64,12 +64,20 @@ struct AttentionPathKernels {
 [[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
 [[nodiscard]] AttentionPathKernels attention_kernels(DType dtype);
 
+/// Those of streamed_kernels() for packed weights. nullptr: there is none.
+struct StreamedPackedKernels {
+  const device::Kernel* linear = nullptr;
+  const device::Kernel* silu_and_mul = nullptr;
+};
 /// The kernels of products with a packed weight. nullptr: there is none.
 struct PackedKernels {
   // On the tensor cores, by the rows of a block's tile.
   const device::Kernel* for_8_rows = nullptr;
   const device::Kernel* for_16_rows = nullptr;
   const device::Kernel* silu_and_mul = nullptr;  // for up to eight rows
+  // Those of streamed_kernels() for one row, and for up to eight.
+  StreamedPackedKernels streamed_row;
+  StreamedPackedKernels streamed_rows;
   const device::Kernel* experts_of_8_rows = nullptr;
   const device::Kernel* experts_of_16_rows = nullptr;
   const device::Kernel* experts_of_64_rows = nullptr;

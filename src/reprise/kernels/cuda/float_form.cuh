@@ -85,11 +85,34 @@ REPRISE_DEVICE void add_scaled(float (&sums)[kTiles][4],
   }
 }
 
+/// Two neighbouring elements of two columns, from their float8 codes: exact. A code has a shorter
+/// exponent than T, so its bits are those of T for a number that is 2^-bias times as large.
+template <typename T, bool kIsE5M2>
+REPRISE_DEVICE void widen_columns(uint32_t codes, uint32_t& first, uint32_t& second) {
+  constexpr bool kIsBFloat16 = __is_same(T, BFloat16);
+  // The exponent of a code ends so many bits further left than that of T.
+  constexpr int kShift = (kIsBFloat16 ? 3 : 0) + (kIsE5M2 ? 0 : 1);
+  constexpr int kBias = kIsBFloat16 ? (kIsE5M2 ? 112 : 120) : (kIsE5M2 ? 0 : 8);
+  constexpr uint32_t kEachByte = 0x01010101U;
+  // The high bytes of all four elements, then the low ones.
+  const uint32_t high = (codes & (0x80U * kEachByte)) |
+                        ((codes & ((0x7fU >> kShift << kShift) * kEachByte)) >> kShift);
+  const uint32_t low = (codes << (8 - kShift)) & (((0xffU << (8 - kShift)) & 0xffU) * kEachByte);
+  first = permute_bytes(low, high, 0x5140U);
+  second = permute_bytes(low, high, 0x7362U);
+  if constexpr (kBias != 0) {
+    constexpr uint32_t kMinusZeros = kSignPair;
+    first = multiply_add_pairs<T>(first, power_pair<T>(kBias), kMinusZeros);
+    second = multiply_add_pairs<T>(second, power_pair<T>(kBias), kMinusZeros);
+  }
+}
+
 /// Float8. T has 16 bits.
 template <typename T>
 struct Float8Form : FloatWeight {
   static constexpr ChunkSizes kChunk = kFloat8Chunk;
   static constexpr int kPieceBytes = 16;
+  static constexpr int kStretchChunks = 2 * kLinearWarps;  // chunks are short
   static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns);
   using Panel = SimplePanel;
   struct Table {};
@@ -118,27 +141,81 @@ struct Float8Form : FloatWeight {
                       skipped,
                       kCodeBytes + static_cast<int>(kFloatScaleBytes)});
   }
-  template <int kTiles>
+  template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
                                const Panel& /*panel*/,
                                Table /*table*/,
                                const char* weights,
-                               const char* rows,
+                               const Rows& rows,
                                int chunk) const {
-    if (!has_group_scales) return multiply_codes_of(sums, weights, rows, chunk);
-    float group_sums[kTiles][4] = {};
-    multiply_codes_of(group_sums, weights, rows, chunk);
-    add_scaled(sums, group_sums, float_pair(weights + kCodeBytes, lane_index() / 4));
+    multiply_at(sums, weights, weights + kCodeBytes, rows, chunk);
   }
-  [[nodiscard]] REPRISE_DEVICE float finish(float sum, const Panel& panel, int64_t /*row*/) const {
+  [[nodiscard]] REPRISE_DEVICE int most_stretch_bytes() const {
+    const int64_t scales = has_group_scales ? kElementsOfStretch / kGroup * kFloatScaleBytes : 0;
+    return static_cast<int>(kElementsOfStretch * kPanelColumns + scales);
+  }
+  [[nodiscard]] REPRISE_DEVICE StretchBytes stretch(const Panel& panel, int chunk) const {
+    const int first = chunk * kChunk.elements;
+    const int64_t elements = min_of(kElementsOfStretch, depth - first);
+    const int64_t scales = has_group_scales ? kFloatScaleBytes : 0;  // of each group
+    return {panel.bytes + first * kPanelColumns + first / kGroup * scales,
+            static_cast<int>(elements * kPanelColumns + elements / kGroup * scales)};
+  }
+  template <typename Rows>
+  REPRISE_DEVICE void multiply_in_stretch(float (&sums)[1][4],
+                                          const Panel& /*panel*/,
+                                          Table /*table*/,
+                                          const char* stretch,
+                                          const Rows& rows,
+                                          int chunk) const {
+    const int first = chunk % kStretchChunks * kChunk.elements;
+    const int scales = has_group_scales ? first / kGroup * static_cast<int>(kFloatScaleBytes) : 0;
+    const char* codes = stretch + first * static_cast<int>(kPanelColumns) + scales;
+    multiply_at(sums,
+                codes,
+                codes + (kGroup - first % kGroup) * static_cast<int>(kPanelColumns),
+                rows,
+                chunk);
+  }
+  [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
+  [[nodiscard]] REPRISE_DEVICE float finish(float sum, const Panel& panel, float /*factor*/) const {
     return has_group_scales ? sum : sum * panel.entry;
   }
 
  private:
-  template <int kTiles>
+  static constexpr int64_t kElementsOfStretch = int64_t{kStretchChunks} * kChunk.elements;
+  static constexpr int kGroup =
+      static_cast<int>(float_panel_group(PanelFormat::f8e4m3_g128));  // if groups have scales
+  /// `scales`: those of the group, if groups have any.
+  template <int kTiles, typename Rows>
+  REPRISE_DEVICE void multiply_at(float (&sums)[kTiles][4],
+                                  const char* codes,
+                                  const char* scales,
+                                  const Rows& rows,
+                                  int chunk) const {
+    if (has_group_scales) {
+      float group_sums[kTiles][4] = {};
+      multiply_codes_of(group_sums, codes, rows, chunk);
+      add_scaled(sums, group_sums, float_pair(scales, lane_index() / 4));
+    } else {
+      multiply_codes_of(sums, codes, rows, chunk);
+    }
+  }
+  template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply_codes_of(float (&sums)[kTiles][4],
                                         const char* weights,
-                                        const char* rows,
+                                        const Rows& rows,
+                                        int chunk) const {
+    if (is_e5m2) {
+      multiply_codes_as<true>(sums, weights, rows, chunk);
+    } else {
+      multiply_codes_as<false>(sums, weights, rows, chunk);
+    }
+  }
+  template <bool kIsE5M2, int kTiles, typename Rows>
+  REPRISE_DEVICE void multiply_codes_as(float (&sums)[kTiles][4],
+                                        const char* weights,
+                                        const Rows& rows,
                                         int chunk) const {
     constexpr int kStep = 32;  // elements: the depth of a load of a fragment of rows
     const int left = depth - chunk * kChunk.elements;
@@ -150,34 +227,23 @@ struct Float8Form : FloatWeight {
       uint32_t words[kTiles][4];
       REPRISE_UNROLL
       for (int t = 0; t < kTiles; ++t) {
-        load_fragments(
-            words[t],
-            shared_address(rows + (t * kFragmentRows + lane_index() % 8) * kChunk.row_stride +
-                           step * kStep * 2 + lane_index() / 8 * 16));
+        load_fragments(words[t],
+                       shared_address(rows.row(t * kFragmentRows + lane_index() % 8) +
+                                      step * kStep * 2 + lane_index() / 8 * 16));
       }
       REPRISE_UNROLL
       for (int half = 0; half < 2; ++half) {
         // Two elements of sixteen columns take 32 bytes; a lane has those of two columns.
         const char* codes = weights + (step * 16 + half * 8 + member) * 32 + pair * 4;
-        const uint32_t near = load_word(codes);
-        const uint32_t far = load_word(codes + 4 * 32);
-        const uint32_t columns[4] = {widen(near, kFirstColumn),
-                                     widen(near, kSecondColumn),
-                                     widen(far, kFirstColumn),
-                                     widen(far, kSecondColumn)};
+        uint32_t columns[4];
+        widen_columns<T, kIsE5M2>(load_word(codes), columns[0], columns[1]);
+        widen_columns<T, kIsE5M2>(load_word(codes + 4 * 32), columns[2], columns[3]);
         REPRISE_UNROLL
         for (int t = 0; t < kTiles; ++t) {
           multiply_fragments<T>(sums[t], columns, {words[t][2 * half], words[t][2 * half + 1]});
         }
       }
     }
-  }
-  // Selectors that bring the two codes of a column to bytes 1 and 3.
-  static constexpr uint32_t kFirstColumn = 0x1000U;
-  static constexpr uint32_t kSecondColumn = 0x3020U;
-  [[nodiscard]] REPRISE_DEVICE uint32_t widen(uint32_t codes, uint32_t selector) const {
-    return widen_pair<T>(permute_bytes(codes, codes, selector),
-                         is_e5m2 ? CacheType::f8e5m2 : CacheType::f8e4m3);
   }
 };
 
@@ -186,6 +252,7 @@ template <typename T>
 struct Float4Form : FloatWeight {
   static constexpr ChunkSizes kChunk = kFloat4Chunk;  // a group
   static constexpr int kPieceBytes = 16;
+  static constexpr int kStretchChunks = 2 * kLinearWarps;  // chunks are short
   static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns) / 2;
   using Panel = SimplePanel;
   using Table = NumberTable;
@@ -204,12 +271,29 @@ struct Float4Form : FloatWeight {
     constexpr int kBytes = kChunk.weight_bytes;
     copy_chunk_async(to, {panel.bytes + int64_t{chunk} * kBytes, 0, 0, kBytes});
   }
-  template <int kTiles>
+  [[nodiscard]] static REPRISE_DEVICE int most_stretch_bytes() {
+    return kStretchChunks * kChunk.weight_bytes;
+  }
+  [[nodiscard]] REPRISE_DEVICE StretchBytes stretch(const Panel& panel, int chunk) const {
+    const auto chunks = static_cast<int>(min_of(kStretchChunks, depth / kChunk.elements - chunk));
+    return {panel.bytes + int64_t{chunk} * kChunk.weight_bytes, chunks * kChunk.weight_bytes};
+  }
+  template <typename Rows>
+  REPRISE_DEVICE void multiply_in_stretch(float (&sums)[1][4],
+                                          const Panel& panel,
+                                          const Table& table,
+                                          const char* stretch,
+                                          const Rows& rows,
+                                          int chunk) const {
+    multiply(
+        sums, panel, table, stretch + chunk % kStretchChunks * kChunk.weight_bytes, rows, chunk);
+  }
+  template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
                                const Panel& /*panel*/,
                                const Table& table,
                                const char* weights,
-                               const char* rows,
+                               const Rows& rows,
                                int /*chunk*/) const {
     constexpr int kStep = 32;  // elements: the codes of four lanes
     const int pair = lane_index() / 4;
@@ -226,8 +310,8 @@ struct Float4Form : FloatWeight {
       REPRISE_UNROLL
       for (int t = 0; t < kTiles; ++t) {
         // The order of the depth differs from memory, but is the same for both operands.
-        const Words4 words = load_words(rows + (t * kFragmentRows + pair) * kChunk.row_stride +
-                                        step * kStep * 2 + member * 16);
+        const Words4 words =
+            load_words(rows.row(t * kFragmentRows + pair) + step * kStep * 2 + member * 16);
         REPRISE_UNROLL
         for (int i = 0; i < 4; i += 2) {
           multiply_fragments<T>(group_sums[t],
@@ -238,7 +322,8 @@ struct Float4Form : FloatWeight {
     }
     add_scaled(sums, group_sums, float_pair(weights + kCodeBytes, pair));
   }
-  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, int64_t /*row*/) {
+  [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
+  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, float /*factor*/) {
     return sum;
   }
 };

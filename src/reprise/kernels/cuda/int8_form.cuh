@@ -11,6 +11,7 @@ namespace reprise::kernels::cuda {
 struct Int8Form {
   static constexpr ChunkSizes kChunk = kInt8Chunk;
   static constexpr int kPieceBytes = 16;
+  static constexpr int kStretchChunks = kLinearWarps;
   using Panel = SimplePanel;
   struct Table {};
   using Sum = int32_t;
@@ -45,12 +46,12 @@ struct Int8Form {
     const int64_t bytes = min_of(kBytes, int64_t{depth} * kPanelColumns - begin);
     copy_chunk_async(to, {panel.bytes + begin, 0, 0, static_cast<int>(bytes)});
   }
-  template <int kTiles>
+  template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(int32_t (&sums)[kTiles][4],
                                const Panel& /*panel*/,
                                Table /*table*/,
                                const char* weights,
-                               const char* rows,
+                               const Rows& rows,
                                int chunk) const {
     constexpr int kStep = 32;  // elements: the depth of a fragment
     const int left = depth - chunk * kChunk.elements;
@@ -65,17 +66,38 @@ struct Int8Form {
       const Words2 far = load_two_words(codes + 4 * 64);
       REPRISE_UNROLL
       for (int t = 0; t < kTiles; ++t) {
-        const char* row =
-            rows + (t * kFragmentRows + pair) * kChunk.row_stride + step * kStep + member * 4;
+        const char* row = rows.row(t * kFragmentRows + pair) + step * kStep + member * 4;
         multiply_codes(sums[t],
                        {near.word[0], near.word[1], far.word[0], far.word[1]},
                        {load_word(row), load_word(row + 16)});
       }
     }
   }
+  [[nodiscard]] static REPRISE_DEVICE int most_stretch_bytes() {
+    return kStretchChunks * kChunk.weight_bytes;
+  }
+  [[nodiscard]] REPRISE_DEVICE StretchBytes stretch(const Panel& panel, int chunk) const {
+    const auto elements =
+        static_cast<int>(min_of(kStretchChunks * kChunk.elements, depth - chunk * kChunk.elements));
+    return {panel.bytes + int64_t{chunk} * kChunk.weight_bytes,
+            elements * static_cast<int>(kPanelColumns)};
+  }
+  template <typename Rows>
+  REPRISE_DEVICE void multiply_in_stretch(int32_t (&sums)[1][4],
+                                          const Panel& panel,
+                                          Table table,
+                                          const char* stretch,
+                                          const Rows& rows,
+                                          int chunk) const {
+    multiply(
+        sums, panel, table, stretch + chunk % kStretchChunks * kChunk.weight_bytes, rows, chunk);
+  }
+  [[nodiscard]] REPRISE_DEVICE float row_factor(int64_t row) const {
+    return x_scale[row * x_scale_stride];
+  }
   /// With the order and the roundings of the CPU's kernels.
-  [[nodiscard]] REPRISE_DEVICE float finish(int32_t sum, const Panel& panel, int64_t row) const {
-    return static_cast<float>(sum) * x_scale[row * x_scale_stride] * panel.entry;
+  [[nodiscard]] static REPRISE_DEVICE float finish(int32_t sum, const Panel& panel, float factor) {
+    return static_cast<float>(sum) * factor * panel.entry;
   }
 };
 

@@ -140,8 +140,28 @@ bool launch_dots(const OpRun& run, const device::Kernel& kernel, const PackedCal
   return launch_kernel(run, kernel, static_cast<uint32_t>(blocks), call);
 }
 
+/// Launches the streamed kernel, if the product is to take one. One block runs on a multiprocessor,
+/// so that a block of the next kernel has room beside it. `panels_of_item`: 2 with silu_and_mul.
+bool launch_streamed(const OpRun& run,
+                     const StreamedPackedKernels& kernels,
+                     int64_t panels_of_item,
+                     const PackedCall& call,
+                     const PackedMachine& machine) {
+  const device::Kernel* kernel = panels_of_item == 2 ? kernels.silu_and_mul : kernels.linear;
+  if (!machine.is_streamed || kernel == nullptr || !can_stream(call.x, call.weight)) return false;
+  const int64_t items = most_panels(call.weight, call.weight.size(0)) / panels_of_item;
+  const auto blocks = std::clamp<int64_t>(items, 1, machine.num_multiprocessors);
+  launch_kernel(run, *kernel, static_cast<uint32_t>(blocks), call);
+  return true;
+}
+
+const StreamedPackedKernels& streamed_for(const PackedKernels& kernels, int64_t rows) {
+  return rows == 1 ? kernels.streamed_row : kernels.streamed_rows;
+}
+
 bool launch_own(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
+  if (launch_streamed(run, streamed_for(kernels, call.x.size(0)), 1, call, machine)) return true;
   if (!fits_tensor_cores(call, kernels)) {
     REPRISE_ASSERT(kernels.dots != nullptr, "linear: int8 rows must be aligned to 16 bytes");
     return launch_dots(run, *kernels.dots, call);
@@ -184,6 +204,7 @@ bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedM
   const int64_t rows = call.x.size(0);
   const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
   const bool fits = fits_tensor_cores(call, kernels);
+  if (launch_streamed(run, streamed_for(kernels, rows), 2, call, machine)) return true;
   if (fits && rows <= kFragmentRows) {
     return launch_rows(run, *kernels.silu_and_mul, kFragmentRows, call, machine);
   }
@@ -321,6 +342,14 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
 }
 
 }  // namespace
+
+bool can_stream(const Tensor& x, const Tensor& weight) {
+  const int64_t rows = x.size(0);
+  if (rows < 1 || rows > kFragmentRows || weight.layout().is_rows()) return false;
+  const auto row_bytes = x.size(1) * static_cast<int64_t>(dtype_bytes(x.dtype()));
+  return packed_kernels(weight.layout(), weight.dtype()).streamed_rows.linear != nullptr &&
+         is_vector_aligned(x) && row_bytes % 16 == 0;
+}
 
 bool can_multiply_experts(const Tensor& x, const Tensor& weight) {
   const bool has_kernels =

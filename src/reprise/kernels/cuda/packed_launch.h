@@ -10,10 +10,16 @@ namespace reprise::kernels::cuda {
 struct PackedMachine {
   int num_multiprocessors;
   GemmLibrary* library;  // for many rows; nullptr: the machine has none
+  /// Whether products of up to eight rows take streamed_kernels(), where these fit the operands.
+  bool is_streamed = false;
 };
 
 /// out = x weight^T + bias, then the sum with a residual if there is one.
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine);
+
+/// Whether there are streamed kernels for so many rows of x, of this size and place, and the
+/// weight.
+[[nodiscard]] bool can_stream(const Tensor& x, const Tensor& weight);
 
 /// Whether the kernels on the tensor cores multiply experts: all packed ones, and of those in rows
 /// the ones of 16 bits whose rows are aligned.

@@ -11,18 +11,18 @@
 namespace reprise::kernels::cuda {
 
 /// The sums of a block's warps in shared memory, [warp][part][row][column].
-template <typename Sum, int kTiles, int kParts>
+template <typename Sum, int kTiles, int kParts, typename Threads = WholeBlock>
 struct PackedTotals {
   static constexpr int kRows = kTiles * kFragmentRows;
   static constexpr int kPartSize = kRows * kPackedSumStride;
   Sum* shared;
 
-  /// All threads of the block must call this. The sums are [part][fragment of rows][2 * column +
+  /// All threads that multiply must call this. The sums are [part][fragment of rows][2 * column +
   /// row], for two columns and two rows of each lane.
   REPRISE_DEVICE void gather(const Sum (&sums)[kParts][kTiles][4]) const {
     const int pair = lane_index() / 4;
     const int member = lane_index() % 4;
-    sync_block();  // all threads have read the sums of the item before
+    Threads::sync();  // all threads have read the sums of the item before
     REPRISE_UNROLL
     for (int part = 0; part < kParts; ++part) {
       Sum* mine = shared + (warp_index() * kParts + part) * kPartSize;
@@ -35,7 +35,7 @@ struct PackedTotals {
         }
       }
     }
-    sync_block();
+    Threads::sync();
   }
   [[nodiscard]] REPRISE_DEVICE Sum total(int part, int row, int column) const {
     Sum sum = 0;
@@ -129,7 +129,7 @@ struct PackedRing {
                       panels.of[part],
                       tables[part],
                       now + part * Form::kChunk.weight_bytes,
-                      now + kRowsAt,
+                      ChunkRowPlaces<Form::kChunk.row_stride>{now + kRowsAt},
                       chunk);
       }
       sync_warp();  // all lanes have read their words
@@ -181,7 +181,7 @@ REPRISE_DEVICE void multiply_packed(const Form& form,
       for (int part = 0; part < kParts; ++part) {
         if (!panels.is_there) continue;
         const Sum sum = totals.total(part, i / kPanelColumns, column);
-        products[part] = form.finish(sum, panels.of[part], row);
+        products[part] = form.finish(sum, panels.of[part], form.row_factor(row));
       }
       store(item, row, panels.of[0], column, products);
     }

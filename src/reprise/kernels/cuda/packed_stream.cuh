@@ -13,9 +13,51 @@
 //   num_panels(), panel(index)
 //   chunk(panel, index)  where the bytes of a chunk of a panel are
 //   multiply(sums, panel, table, weights, rows, chunk)
-//   finish(sum, panel, row)  the product that belongs to a sum of column lane % 16
+//   row_factor(row), finish(sum, panel, factor)  the product for a sum of column lane % 16
 //   depth, x, row_bytes (of a row of x), row_step (from one row to the next)
+//
+// Forms of which neighbouring chunks are one stretch of memory have also
+//
+//   kStretchChunks         how many chunks are copied at once, a multiple of kLinearWarps
+//   stretch(panel, chunk)  the stretch that begins with a chunk, and most_stretch_bytes()
+//   multiply_in_stretch(sums, panel, table, stretch, rows, chunk)
+//
+// with the sums of multiply(). There, chunk c is in place c % kStretchChunks of its stretch.
 namespace reprise::kernels::cuda {
+
+/// A chunk of rows of x in shared memory.
+template <int kStride>
+struct ChunkRowPlaces {
+  static constexpr bool kIsOne = false;
+  const char* first;
+
+  [[nodiscard]] REPRISE_DEVICE const char* row(int index) const { return first + index * kStride; }
+};
+/// The same, of up to eight rows. Other rows have the place of the last one: their sums are not
+/// used.
+template <int kStride>
+struct FewRowPlaces {
+  static constexpr bool kIsOne = false;
+  const char* first;
+  int last;
+
+  [[nodiscard]] REPRISE_DEVICE const char* row(int index) const {
+    return first + (index < last ? index : last) * kStride;
+  }
+};
+/// One row. Of the sums of a fragment, only those of its first row need to be computed.
+struct OneRowPlace {
+  static constexpr bool kIsOne = true;
+  const char* first;
+
+  [[nodiscard]] REPRISE_DEVICE const char* row(int /*index*/) const { return first; }
+};
+
+/// Chunks of a panel that are one stretch of memory.
+struct StretchBytes {
+  const char* from;
+  int bytes;  // a positive multiple of 16
+};
 
 /// A chunk of a panel: `first` bytes, and others that lie `skipped` bytes further away.
 struct ChunkBytes {

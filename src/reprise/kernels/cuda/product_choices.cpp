@@ -15,18 +15,22 @@ static_assert(sizeof(ProductChoice::algorithm) == sizeof(cublasLtMatmulAlgo_t));
 constexpr size_t kMostNotedCalls = 16;
 
 ProductShape shape_of(const OpRun& run, bool has_norm) {
-  const Tensor& x = run.in[0];
   const Tensor& weight = run.in[1];
   // The third operand of lm_head is a number of rows.
   const bool has_bias = run.call.code != OpCode::lm_head && run.in[2].defined();
+  // The rows of a packed weight may be quantised. Its own type is that of the model.
+  const DType type = weight.dtype();
+  const DType out = run.out[0].dtype();
+  const bool is_quantized = run.call.code == OpCode::linear_silu_and_mul_quantize_blocks;
   return {.op = run.call.code,
           .has_norm = has_norm,
           .has_bias = has_bias,
-          .type = x.dtype(),
-          .out_type = run.out[0].dtype(),
+          .type = type,
+          .out_type = is_quantized ? type : out,
           .columns = weight.size(0),
-          .depth = x.size(1),
-          .x_stride = x.stride(0)};
+          .depth = weight.size(1),
+          .x_stride = run.in[0].stride(0),
+          .weight = PackedForm(weight.layout())};
 }
 
 /// Whether each layer has an operand of its own, which a step reads once.

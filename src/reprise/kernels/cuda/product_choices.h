@@ -47,7 +47,7 @@ struct NotedProduct {
 /// Belongs to the executor, and to its thread.
 class ProductChoices {
  public:
-  /// The choice for a product of a plain weight; nullptr: the rule. While the products are watched,
+  /// The choice for a product; nullptr: the rule. While the products are watched,
   /// the call is noted.
   [[nodiscard]] const ProductChoice* of(const OpRun& run, bool has_norm);
 

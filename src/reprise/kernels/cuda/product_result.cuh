@@ -9,6 +9,12 @@ namespace reprise::kernels::cuda {
 
 enum class Epilogue : int { none, silu_and_mul, rope_kv_write };
 
+/// What a result needs besides its sums, if it is neither rotated nor cached.
+struct ResultInputs {
+  float bias[2] = {};
+  float residual = 0;
+};
+
 /// The place of a result of a matrix product, and its inputs besides the sums: the bias, a
 /// residual, an angle. load() and store() are separate, so that these inputs are loaded together
 /// with the weights.
@@ -23,31 +29,48 @@ class ProductResult {
 
   REPRISE_DEVICE void load(const CudaLinearArguments& arguments, int64_t row, int64_t column) {
     const LinearArguments& a = arguments.product;
-    if (a.bias != nullptr) {
-      const T* bias = static_cast<const T*>(a.bias) + column;
-      bias_[0] = as_float(*bias);
-      if constexpr (kSums == 2) bias_[1] = as_float(bias[second(arguments)]);
-    }
+    inputs_ = load_inputs(arguments, row, column);
     if constexpr (kEpilogue == Epilogue::rope_kv_write) {
       load_rotation(arguments.to, row, column);
     } else {
       out_ = static_cast<Out*>(a.out) + row * a.columns + column;
-      if (kEpilogue == Epilogue::none && arguments.product.residual != nullptr) {
-        const T* residual = static_cast<const T*>(arguments.product.residual);
-        residual_ = as_float(residual[row * arguments.product.residual_stride + column]);
-      }
     }
+  }
+  [[nodiscard]] static REPRISE_DEVICE ResultInputs load_inputs(const CudaLinearArguments& arguments,
+                                                               int64_t row,
+                                                               int64_t column) {
+    const LinearArguments& a = arguments.product;
+    ResultInputs inputs;
+    if (a.bias != nullptr) {
+      const T* bias = static_cast<const T*>(a.bias) + column;
+      inputs.bias[0] = as_float(*bias);
+      if constexpr (kSums == 2) inputs.bias[1] = as_float(bias[second(arguments)]);
+    }
+    if (kEpilogue == Epilogue::none && a.residual != nullptr) {
+      const T* residual = static_cast<const T*>(a.residual);
+      inputs.residual = as_float(residual[row * a.residual_stride + column]);
+    }
+    return inputs;
+  }
+  /// Instead of load(), if the inputs were loaded before. \pre no rotation
+  REPRISE_DEVICE void place(const CudaLinearArguments& arguments,
+                            int64_t row,
+                            int64_t column,
+                            const ResultInputs& inputs) {
+    inputs_ = inputs;
+    out_ = static_cast<Out*>(arguments.product.out) + row * arguments.product.columns + column;
   }
 
   REPRISE_DEVICE void store(const CudaLinearArguments& arguments,
                             const float (&sums)[kSums]) const {
     const bool has_bias = arguments.product.bias != nullptr;
-    const float value = has_bias ? sums[0] + bias_[0] : sums[0];
+    const float value = has_bias ? sums[0] + inputs_.bias[0] : sums[0];
     if constexpr (kEpilogue == Epilogue::none) {
-      put(out_, arguments.product.residual == nullptr ? value : residual_ + rounded<T>(value));
+      put(out_,
+          arguments.product.residual == nullptr ? value : inputs_.residual + rounded<T>(value));
     } else {
       const float first = rounded<T>(value);
-      const float other = rounded<T>(has_bias ? sums[1] + bias_[1] : sums[1]);
+      const float other = rounded<T>(has_bias ? sums[1] + inputs_.bias[1] : sums[1]);
       if constexpr (kEpilogue == Epilogue::silu_and_mul) {
         put(out_, silu(first) * other);
       } else {
@@ -82,8 +105,7 @@ class ProductResult {
   }
 
   Out* out_ = nullptr;
-  float bias_[2] = {};
-  float residual_ = 0;
+  ResultInputs inputs_;
   float cosine_ = 0;
   float sine_ = 0;
   bool is_value_ = false;

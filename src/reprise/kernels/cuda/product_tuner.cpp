@@ -8,6 +8,7 @@
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/linear_launch.h"
+#include "reprise/kernels/cuda/packed_launch.h"
 #include "reprise/kernels/cuda/product_sources.h"
 #include "reprise/kernels/cuda/product_trials.h"
 
@@ -84,6 +85,7 @@ std::string ProductTuner::why_not(const ProductShape& shape,
     return "this GPU, or the code for it in this build, has no bulk copies";
   }
   if (!is_librarys(&choice)) return {};
+  if (shape.weight.family != WeightFamily::rows) return "cuBLASLt reads no packed weights";
   if (executor_->options().invariance == BatchInvariance::required) {
     return "with --batch-invariant no sum may depend on the number of rows";
   }
@@ -122,6 +124,12 @@ std::vector<ProductChoice> ProductTuner::candidates(const NotedProduct& product)
   const Tensor& x = product.in.front()[0];
   const Tensor& weight = product.in.front()[1];
   std::vector<ProductChoice> all = {{.kernel = ProductChoice::Kernel::built_in}};
+  if (!weight.layout().is_rows()) {
+    if (executor_->has_streamed_kernels() && can_stream(x, weight)) {
+      all.push_back({.kernel = ProductChoice::Kernel::streamed});
+    }
+    return all;
+  }
   GemmLibrary* library = executor_->library();
   if (library == nullptr || product.rows <= kMostRowsOfOwnKernels) {
     std::vector<TileChoice> choices = tile_choices(

@@ -18,6 +18,7 @@
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/tensor/op_table.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/kernels/packed_weights.h"
 #include "tests/support/kernels/reference.h"
 
 // Choices by measurement over a fake GPU whose clock says how long each kernel and each algorithm
@@ -30,6 +31,7 @@ using Kernel = ProductChoice::Kernel;
 constexpr int64_t kDepth = 64;
 constexpr int64_t kColumns = 32;
 constexpr int kLayers = 3;
+constexpr int64_t kPackedDepth = 256;
 
 /// A process: an engine's executor with weights of some layers. Fakes and GPU are shared.
 class Engine {
@@ -73,6 +75,35 @@ class Engine {
     if (!stream_->is_capturing()) stream_->synchronize();
     return out[0];
   }
+  /// The same with weights of four bits and rows in blocks.
+  Tensor packed_step(OpCode code, int64_t rows) {
+    const std::array parts = {PanelPart{.format = PanelFormat::int4_g128, .columns = kColumns / 2},
+                              PanelPart{.format = PanelFormat::int4_g128, .columns = kColumns / 2}};
+    const TensorType type = packed_weight_type(parts, kPackedDepth, DType::bf16);
+    while (packed_.size() < size_t{kLayers}) {
+      packed_.push_back(
+          Tensor::own(type, device::PoolReference(pool_->allocate(type.bytes())), executor_));
+      fill_packed_weight(packed_.back(), parts, random_);
+    }
+    OpAttributes attributes;
+    attributes.type.dtype = DType::i8;
+    std::array<Tensor, 1> q;
+    executor_.execute({.code = OpCode::quantize_blocks, .attributes = attributes},
+                      std::array{wide_.with_layout({rows, kPackedDepth}, {kPackedDepth, 1}, 0)},
+                      q);
+    std::array<Tensor, 1> out;
+    for (const Tensor& weight : packed_) {
+      std::vector<Tensor> in(definition_of(code).rule.operands.size);
+      in[0] = q[0];
+      in[1] = weight;
+      if (code == OpCode::linear_add) in[3] = residual(rows);
+      if (code == OpCode::lm_head) in[2] = one_int(rows);
+      out = {};
+      executor_.execute({.code = code, .attributes = attributes}, in, out);
+    }
+    stream_->synchronize();
+    return out[0];
+  }
   /// What `reprise tune` does.
   ProductTable tune(const std::function<void()>& run, ProductTable table = {}) {
     tuner().watch();
@@ -104,6 +135,8 @@ class Engine {
   Tensor x_ = random({130, kDepth});
   Tensor residual_ = random({130, kColumns});
   Tensor norm_ = random({kDepth});
+  Tensor wide_ = random({130, kPackedDepth});
+  std::vector<Tensor> packed_;
   std::vector<Tensor> weights_;
 };
 
@@ -215,6 +248,52 @@ TEST_F(ProductTunerTest, streamed_kernels_are_candidates_for_few_rows_and_change
       EXPECT_NE(only(many).choice.kernel, Kernel::streamed) << rows;
     }
   }
+}
+
+TEST_F(ProductTunerTest, packed_weights_have_streamed_kernels_as_candidates) {
+  machine_.cublas_lt().set_candidates({0.1});
+  take("packed_linear_", 20);
+  take("packed_streamed_linear", 4);
+  for (const BatchInvariance invariance :
+       {BatchInvariance::not_required, BatchInvariance::required}) {
+    Engine engine(machine_, invariance);
+    for (const OpCode code :
+         {OpCode::linear, OpCode::linear_add, OpCode::linear_silu_and_mul, OpCode::lm_head}) {
+      SCOPED_TRACE(op_name(code));
+      for (const int64_t rows : {1, 8}) {
+        const std::vector<std::byte> by_rule = bits(engine.packed_step(code, rows));
+        const ProductTable table = engine.tune([&] { (void)engine.packed_step(code, rows); });
+        EXPECT_EQ(only(table).choice, (ProductChoice{.kernel = Kernel::streamed}));
+        EXPECT_DOUBLE_EQ(only(table).microseconds, 4);
+        EXPECT_DOUBLE_EQ(only(table).built_in_microseconds, 20);
+        const ProductShape& shape = table.products().begin()->first;
+        EXPECT_EQ(shape.weight.family, WeightFamily::block_panels);
+        EXPECT_EQ(shape.depth, kPackedDepth);
+        EXPECT_EQ(parse_product_table(print(table), "stored"), table);
+        EXPECT_TRUE(engine.tuner().use(table).empty());
+        EXPECT_EQ(bits(engine.packed_step(code, rows)), by_rule);
+        EXPECT_THAT(describe(shape), testing::HasSubstr("blocks"));
+      }
+      (void)engine.tuner().use({});
+      const ProductTable many = engine.tune([&] { (void)engine.packed_step(code, 9); });
+      EXPECT_EQ(only(many).choice.kernel, Kernel::built_in);
+    }
+  }
+}
+
+TEST_F(ProductTunerTest, no_table_gives_a_packed_weight_to_the_library) {
+  machine_.cublas_lt().set_candidates({9, 3});
+  take("packed_linear_", 20);
+  Engine engine(machine_);
+  const ProductTable table = engine.tune([&] { (void)engine.packed_step(OpCode::linear, 4); });
+  take("linear_", 20);
+  const ProductTable plain = engine.tune([&] { (void)engine.step(OpCode::linear, 4); });
+  ASSERT_EQ(only(plain).choice.kernel, Kernel::library);
+  ProductTable forged;
+  forged.set(table.products().begin()->first, 4, only(plain));
+  const std::vector<std::string> left_out = engine.tuner().use(forged);
+  ASSERT_EQ(left_out.size(), 1U);
+  EXPECT_THAT(left_out[0], testing::HasSubstr("cuBLASLt reads no packed weights"));
 }
 
 TEST_F(ProductTunerTest, code_for_an_older_gpu_has_no_streamed_kernels) {

@@ -58,12 +58,12 @@ struct RowForm {
                        there);
     }
   }
-  template <int kTiles>
+  template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
                                const Panel& /*panel*/,
                                Table /*table*/,
                                const char* weights,
-                               const char* rows,
+                               const Rows& rows,
                                int chunk) const {
     constexpr int kStep = 32;  // elements: the depth of a load of a fragment of rows
     const int left = depth - chunk * kChunk.elements;
@@ -75,8 +75,8 @@ struct RowForm {
       REPRISE_UNROLL
       for (int t = 0; t < kTiles; ++t) {
         load_fragments(words[t],
-                       shared_address(rows + (t * kFragmentRows + lane % 8) * kChunk.row_stride +
-                                      step * kStep * 2 + lane / 8 * 16));
+                       shared_address(rows.row(t * kFragmentRows + lane % 8) + step * kStep * 2 +
+                                      lane / 8 * 16));
       }
       REPRISE_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -91,7 +91,8 @@ struct RowForm {
       }
     }
   }
-  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, int64_t /*row*/) {
+  [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
+  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, float /*factor*/) {
     return sum;
   }
 };

@@ -1,18 +1,16 @@
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/support/fake_cuda/cuda_ops_fixture.h"
 #include "tests/support/fake_cuda/host_block_fixture.h"
+#include "tests/support/fake_cuda/streamed_ops_fixture.h"
 
 // Products whose weights arrive by bulk copies have the bits of the usual kernels: whatever follows
 // the product, for every number of rows, and at every edge of depth and columns.
@@ -21,51 +19,8 @@ namespace {
 
 using Kernel = ProductChoice::Kernel;
 
-/// The outputs of one call: the result, and the caches that it wrote.
-using Bytes = std::vector<std::byte>;
-
-class StreamedProducts : public CudaOps {
+class StreamedProducts : public StreamedOps {
  protected:
-  void SetUp() override {
-    if (!executor_.has_streamed_kernels()) GTEST_SKIP() << "this GPU has no bulk copies";
-    if (machine_.is_real()) return;
-    machine_.driver().set_time_of_kernels([this](const std::string& function, uint32_t num_blocks) {
-      functions_.insert(function);
-      most_blocks_ = std::max(most_blocks_, num_blocks);
-      return 1.0;
-    });
-  }
-
-  /// Runs an op by a kernel of choice. `changed`: tensors that the op writes besides its result;
-  /// they are filled with 0xFF before.
-  Bytes bytes_by(const ProductChoice& choice,
-                 OpCode code,
-                 const std::vector<Tensor>& inputs,
-                 const OpAttributes& attributes,
-                 const std::vector<Tensor>& changed) {
-    for (const Tensor& tensor : changed) {
-      std::memset(tensor.data(), 0xFF, tensor.type().bytes());
-    }
-    functions_.clear();
-    const ForcedChoice forced(executor_.choices(), choice);
-    Bytes bytes = bytes_of(run(code, inputs, attributes));
-    if (!machine_.is_real()) {
-      const bool is_streamed = std::ranges::any_of(functions_, [](const std::string& function) {
-        return function.find("_streamed_") != std::string::npos;
-      });
-      EXPECT_EQ(is_streamed, choice.kernel == Kernel::streamed);
-    }
-    for (const Tensor& tensor : changed) {
-      const Bytes more = bytes_of(tensor);
-      bytes.insert(bytes.end(), more.begin(), more.end());
-    }
-    return bytes;
-  }
-  static Bytes bytes_of(const Tensor& tensor) {
-    const auto* begin = tensor.data_as<std::byte>();
-    return {begin, begin + tensor.type().bytes()};
-  }
-
   /// Expects the bits of the usual kernel, for tiles by the rule, of 8 and of 16 rows of the
   /// weight.
   void expect_usual_bits(OpCode code,
@@ -92,9 +47,6 @@ class StreamedProducts : public CudaOps {
     if (columns % 2 == 0) expect_usual_bits(OpCode::linear_silu_and_mul, {x, weight, bias});
     expect_usual_bits(OpCode::lm_head, {x, weight, ints({1}, {static_cast<int32_t>(rows)})});
   }
-
-  std::set<std::string> functions_;
-  uint32_t most_blocks_ = 0;
 };
 
 TEST_P(StreamedProducts, have_the_bits_of_the_usual_kernels_at_every_edge) {
@@ -226,29 +178,6 @@ TEST_P(StreamedProducts, take_strided_rows_and_leave_rows_that_are_not_aligned_t
       0);
 }
 
-/// Memory that ends where no memory is, so that a read beyond its end stops the test.
-class GuardedMemory {
- public:
-  explicit GuardedMemory(size_t bytes)
-      : room_(whole_pages(bytes)),
-        begin_(static_cast<std::byte*>(mmap(
-            nullptr, room_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
-        data_(begin_ + room_ - bytes) {
-    EXPECT_EQ(mprotect(begin_ + room_, kPage, PROT_NONE), 0);
-  }
-  GuardedMemory(const GuardedMemory&) = delete;
-  GuardedMemory& operator=(const GuardedMemory&) = delete;
-  ~GuardedMemory() { munmap(begin_, room_ + kPage); }
-  [[nodiscard]] void* data() const { return data_; }
-
- private:
-  static constexpr size_t kPage = 4096;
-  static size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-  size_t room_;
-  std::byte* begin_;
-  std::byte* data_;
-};
-
 TEST_P(StreamedProducts, copy_nothing_behind_the_ends_of_weights_rows_and_norms) {
   if (machine_.is_real()) GTEST_SKIP() << "a GPU does not reach this memory";
   std::vector<std::unique_ptr<GuardedMemory>> memory;
@@ -321,17 +250,14 @@ TEST_P(StreamedProductsAtRealShapes, have_the_bits_of_the_usual_kernels) {
   expect_all_ops(1, 4864, 896);
 }
 
-std::string name_of(const testing::TestParamInfo<DType>& info) {
-  return std::string(dtype_name(info.param));
-}
 INSTANTIATE_TEST_SUITE_P(Types,
                          StreamedProducts,
                          testing::Values(DType::bf16, DType::f16),
-                         name_of);
+                         StreamedOps::name_of);
 INSTANTIATE_TEST_SUITE_P(Types,
                          StreamedProductsAtRealShapes,
                          testing::Values(DType::bf16, DType::f16),
-                         name_of);
+                         StreamedOps::name_of);
 
 }  // namespace
 }  // namespace reprise::kernels::cuda

@@ -84,7 +84,12 @@ REPRISE_DEVICE void multiply_wide(const Form& form,
     commit_copies();
     if (panel.bytes == nullptr) continue;
     const char* from = shared_memory() + i % kStages * kStageBytes;
-    form.multiply(sums, panel, table, from + warp * kChunk.weight_bytes, from + kRowsAt, now.chunk);
+    form.multiply(sums,
+                  panel,
+                  table,
+                  from + warp * kChunk.weight_bytes,
+                  ChunkRowPlaces<kChunk.row_stride>{from + kRowsAt},
+                  now.chunk);
     if (!now.is_last_of_part()) continue;
     REPRISE_UNROLL
     for (int t = 0; t < kWideTiles; ++t) {
@@ -143,7 +148,7 @@ REPRISE_DEVICE void wide_expert_linear(const PackedExpertArguments& arguments) {
       float product = 0;
       if (tile.expert >= 0) {
         const Sum sum = shared[row * kStride + own * kPackedSumStride + column];
-        product = form.finish(sum, panel, out);
+        product = form.finish(sum, panel, form.row_factor(out));
       }
       store_expert_product(arguments, tile.expert, out, output, product);
     }
