@@ -5,7 +5,7 @@
                               [--weights bfloat16|int4_g128|q4_k|...] [--prompt TOKENS]
 
 With --prompt it predicts a prompt of so many tokens instead, alone in a step, for weights in bfloat16, float8 and int8.
-CONFIG.JSON is the configuration of a dense model. --weights says how the matrices of its layers are stored; the head is bfloat16.
+CONFIG.JSON is the configuration of a dense model; of a model with num_experts the products of its experts are predicted. --weights says how the matrices of its layers are stored; the head is bfloat16.
 No card has run packed products: their times are those of bfloat16 with fewer bytes, or of the instructions that they need. `own` and `library` are the kernels as measured on an H200
 (results/2026-11-28-h200.json); `overlapped` is a chain of kernels that only read, where each starts before the one before has
 ended, so no product can be faster. `streamed` are kernels that no card has run. `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
@@ -30,6 +30,11 @@ BLOCK = 512  # elements of a packed weight that a warp multiplies at once, with 
 INSTRUCTIONS_OF_BLOCK = 45
 INSTRUCTIONS_OF_CODEC = {"int8_rows": 18, "f8e4m3_rows": 52, "f8e4m3_g128": 56, "f4_g64": 60}
 INSTRUCTIONS_PER_US = 132 * 2.8 * 1750  # multiprocessors, instructions of a clock (of 4), clocks
+# The same for streamed kernels, with up to four rows and with up to eight: counted in the machine code of nvcc 13.0 for sm_90a, with 30 for
+# each wait for a slot.
+STREAMED_INSTRUCTIONS = {"int4_g128": (36.5, 51.5), "q4_k": (55, 70), "q8_0": (32, 40), "mxfp4": (71, 79), "int8_rows": (27, 27),
+                         "f8e4m3_rows": (57.5, 57.5), "f8e4m3_g128": (59.5, 59.5), "f4_g64": (82, 82)}
+OTHER_STREAMED_INSTRUCTIONS = (75, 90)  # the slowest of the other codecs
 SMALL_NODE_US = 2.0  # a norm, a quantisation or a rotation of few rows
 SMALL_NODES = 5  # of a layer with packed weights: two norms that quantise, two quantisations, rope with the cache
 SMALL_NODES_OF_FLOATS = 3  # whose activations are not quantised
@@ -65,15 +70,24 @@ class StreamedKernel:
     Nothing here was measured. Assumed: weights arrive as fast as in a chain of kernels that only read; each 16 rows of the
     weight read all rows of x again, from the second-level cache; and no kernel is shorter than what follows the wait for the kernel
     before it: x arrives (0.6 us), the slots of the ring are multiplied (0.5), sums and results (0.5), the end becomes visible (0.4).
+
+    With packed weights a panel of 16 columns, or one of gates with one of ups, reads all rows of x, which have 1.25 bytes for an element.
+    `ahead_us`: how long the kernel before runs while the ring fills; then so much of the weight is there when x is.
     """
 
     bandwidth: float = 4.58
     more_us: float = 0.2
     least_us: float = 2.0
+    ring_megabytes: float = 132 * 0.08  # five slots and more of 8 to 17 KB on each multiprocessor
 
-    def us(self, rows, outputs, depth, bytes_of_element=BYTES, instructions=None):
-        megabytes = outputs * depth * bytes_of_element / 1e6
-        read_us = max(megabytes / self.bandwidth, megabytes * (1 + rows / 16) / CACHE_BANDWIDTH)
+    def us(self, rows, outputs, depth, bytes_of_element=BYTES, instructions=0, ahead_us=0.0, columns_of_tile=16):
+        elements = outputs * depth
+        megabytes = elements * bytes_of_element / 1e6
+        of_rows = elements * rows / columns_of_tile * (BYTES if bytes_of_element == BYTES else 1.25) / 1e6
+        read_us = max(megabytes / self.bandwidth, (megabytes + of_rows) / CACHE_BANDWIDTH)
+        read_us -= min(ahead_us, self.ring_megabytes / self.bandwidth)
+        if bytes_of_element != BYTES:
+            read_us = max(read_us, elements / BLOCK * instructions / INSTRUCTIONS_PER_US)
         return max(read_us, self.least_us) + self.more_us
 
 
@@ -108,6 +122,19 @@ def roof_attention_us(requests, context, kv_heads, head_dim):
     return requests * context * kv_heads * head_dim * 2 * BYTES / 1e6 / BANDWIDTH
 
 
+def streamed_instructions(weights, rows):
+    return STREAMED_INSTRUCTIONS.get(weights, OTHER_STREAMED_INSTRUCTIONS)[0 if rows <= 4 else 1]
+
+
+def streamed_expert_instructions(weights, config, requests):
+    """The mean over the experts that have rows: each has four or fewer, or more."""
+    few, eight = (streamed_instructions(weights, rows) for rows in (4, 8))
+    share = config["num_experts_per_tok"] / config["num_experts"]
+    of_rows = [math.comb(requests, n) * share**n * (1 - share) ** (requests - n) for n in range(requests + 1)]
+    are_few = sum(of_rows[1:5]) / sum(of_rows[1:])
+    return are_few * few + (1 - are_few) * eight
+
+
 def nodes_of(config, requests, context, products, attention, weights="bfloat16"):
     """(name, how many in a step, us of one, MB that one must read) in the order of a step."""
     hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
@@ -116,8 +143,15 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
     kernel = PRODUCTS[products]
 
     def product(name, count, outputs, depth, size=CODECS[weights]):
-        instructions = INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK)
-        return name, count, kernel.us(requests, outputs, depth, size, instructions), outputs * depth * size / 1e6
+        if size == BYTES:
+            us = kernel.us(requests, outputs, depth)
+        elif products == "streamed":
+            # A small kernel quantises the rows, or norms or rotates them, while the ring fills.
+            tile = 32 if name == "gate_up" else 16
+            us = kernel.us(requests, outputs, depth, size, streamed_instructions(weights, requests), SMALL_NODE_US, tile)
+        else:
+            us = kernel.us(requests, outputs, depth, size, INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK))
+        return name, count, us, outputs * depth * size / 1e6
 
     cache = requests * context * kv_heads * head_dim * 2 * BYTES / 1e6
     us = own_attention_us(requests, context, kv_heads) if attention == "own" else roof_attention_us(requests, context, kv_heads, head_dim)
@@ -157,6 +191,55 @@ def prompt_parts(config, tokens, weights="bfloat16"):
     return [(name, layers * us) for name, us in parts]
 
 
+EXPERT_START_US = 1.5  # of a streamed product of experts, from the wait on: the choice of experts, then the first weights, arrive
+ORDER_US = 3.0  # the kernel that orders rows by experts
+
+
+def distinct_experts(config, requests):
+    """How many experts a step reads, if each token chooses at random."""
+    experts, chosen = config["num_experts"], config["num_experts_per_tok"]
+    return experts * (1 - (1 - chosen / experts) ** requests)
+
+
+def expert_parts(config, requests, weights="bfloat16", products="streamed"):
+    """(name, us, MB that it must read) of the experts of one layer, for tiles of up to eight rows."""
+    hidden, inner = config["hidden_size"], config["moe_intermediate_size"]
+    size, count = CODECS[weights], distinct_experts(config, requests)
+    kernel = PRODUCTS[products]
+    rows = 1 if requests == 1 else max(2, requests * config["num_experts_per_tok"] / count)
+    order = ORDER_US + NODE_US if requests > 1 else 0.0
+
+    def product(outputs, depth, ahead_us):
+        outputs *= count
+        megabytes = outputs * depth * size / 1e6
+        if products == "streamed":
+            start = 0.0 if ahead_us else EXPERT_START_US
+            tile = 16 if weights == "bfloat16" or weights.startswith("f") else 32  # blocks: two panels share the copies of their rows
+            instructions = streamed_expert_instructions(weights, config, requests)
+            us = kernel.us(rows, outputs, depth, size, instructions, ahead_us, tile) + start
+        else:
+            us = kernel.us(1, outputs, depth, size, INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK)) + NODE_US
+        return order + us, megabytes
+
+    between = SMALL_NODE_US + NODE_US
+    # With one token, the experts are known while the kernel between the products runs.
+    is_known = requests == 1 and products == "streamed"
+    parts = [("gate_up", *product(2 * inner, hidden, 0.0)), ("silu", between, 0.0)]
+    if not weights.startswith("f") and weights != "bfloat16":
+        parts.append(("quantise", between, 0.0))
+    return parts + [("down", *product(hidden, inner, SMALL_NODE_US if is_known else 0.0))]
+
+
+def print_experts(config, products):
+    print("| experts of a layer | requests | us | least us | of the bandwidth |\n|---|---:|---:|---:|---:|")
+    for weights in ("bfloat16", "int4_g128", "f8e4m3_g128", "mxfp4"):
+        for requests in (1, 8, 64):
+            parts = expert_parts(config, requests, weights, products)
+            us, megabytes = (sum(part[i] for part in parts) for i in (1, 2))
+            least = megabytes / BANDWIDTH
+            print(f"| {weights}, {products} | {requests} | {us:.1f} | {least:.1f} | {least / us:.2f} |")
+
+
 ROWS_OF_TILE = 16
 # Counted in the source, for sixteen rows: as INSTRUCTIONS_OF_CODEC, with the products and loads of eight more rows.
 INSTRUCTIONS_OF_SIXTEEN_ROWS = {"int8_rows": 26, "f8e4m3_rows": 68, "f8e4m3_g128": 74}
@@ -193,8 +276,10 @@ def step_us(nodes, products):
     if products == "overlapped":
         return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
     if products == "streamed":
-        # Only the other kernels begin after the one before them has ended. The scale of a norm is found before the first product.
-        return sum(count * (us + {"qkv": NORM_US, "gate_up": NORM_US}.get(name, 0 if name in ("o", "down", "head") else NODE_US))
+        # Only the other kernels begin after the one before them has ended. The scale of a norm is found before the first product;
+        # packed products have norms of their own.
+        norm_us = 0 if any(name == "quantise" for name, _, _, _ in nodes) else NORM_US
+        return sum(count * (us + {"qkv": norm_us, "gate_up": norm_us}.get(name, 0 if name in ("o", "down", "head") else NODE_US))
                    for name, count, us, _ in nodes)
     # The norms of packed products are nodes of their own.
     has_norms = all(name != "quantise" for name, _, _, _ in nodes)
@@ -216,6 +301,8 @@ def main():
         config = json.load(file)
     if options.prompt:
         return print_prompt(config, options.prompt)
+    if "num_experts" in config:
+        return print_experts(config, options.products)
     nodes = nodes_of(config, options.requests, options.context, options.products, options.attention, options.weights)
     print("| node | of a step | us of one | us of all | least us of all |\n|---|---:|---:|---:|---:|")
     for name, count, us, megabytes in nodes:

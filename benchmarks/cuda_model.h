@@ -45,6 +45,14 @@ inline constexpr const char* kEightBillion = R"({
   "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false,
   "hidden_act": "silu"})";
 
+/// Shapes of Qwen2.5-7B, whose weights are often in four bits, and of the experts of a layer of
+/// Qwen3-30B-A3B. Only their products are measured.
+inline constexpr const char* kSevenBillion = R"({
+  "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 3584,
+  "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+  "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "hidden_act": "silu"})";
+
 /// The configuration of "0.5b", "1b" or "8b"; nullptr for another name.
 inline const char* config_of(std::string_view name) {
   return name == "0.5b" ? kHalfBillion

@@ -56,8 +56,8 @@ SECTIONS = (
             "4k); attention of a prompt; the peak of large products; time of an update",
             "{bin}/cuda_benchmark parts {rows}"),
     # In a section of their own, because a wrong barrier of these kernels would not end.
-    Section("streamed", 40, "kernels whose weights arrive by bulk copies have the bits of the usual ones; both for 1 and 8 "
-            "rows, 0.5B, 1B and 8B, beside the prediction of benchmarks/card_model.py",
+    Section("streamed", 60, "kernels whose weights arrive by bulk copies have the bits of the usual ones; both for 1 and 8 "
+            "rows, 0.5B, 1B and 8B, 7B in int4_g128, 8B in float8, experts of 30B, beside the prediction of benchmarks/card_model.py",
             "{bin}/cuda_executor_test --gtest_filter=*Streamed* && {bin}/cuda_benchmark streamed {rows} {limit}"),
     Section("sampling", 15, "time to sample a token from 152k logits: greedy, temperature, and Qwen's own generation "
             "config, for 1, 8, 64 and 256 rows", "{bin}/cuda_benchmark sampling {rows}"),

@@ -116,6 +116,23 @@ def add_streamed(table, rows):
             table.add(f"{name}, {kernel}{tile}", f"predicted {predicted:.1f} us", [us], unit=" us")
 
 
+def add_streamed_packed(table, rows):
+    """The same with packed weights, and with experts."""
+    experts = {"hidden_size": 2048, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8}
+    for row in pick(rows, "streamed_packed"):
+        size, name = card_model.CODECS[row["weights"]], f"product of {row['rows']} rows, {row['model']} {row['product']}, {row['weights']}"
+        for kernel, instructions in (("own", card_model.INSTRUCTIONS_OF_CODEC.get(row["weights"], card_model.INSTRUCTIONS_OF_BLOCK)),
+                                     ("streamed", card_model.streamed_instructions(row["weights"], row["rows"]))):
+            predicted = card_model.PRODUCTS[kernel].us(row["rows"], row["columns"], row["depth"], size, instructions)
+            table.add(f"{name}, {kernel}", f"predicted {predicted:.1f} us", [row[f"{kernel}_us"]], unit=" us")
+    for row in pick(rows, "streamed_experts"):
+        for kernel in ("own", "streamed"):
+            parts = card_model.expert_parts(experts, row["requests"], row["weights"], kernel)
+            predicted = next(us for name, us, _ in parts if name == row["product"])
+            table.add(f"experts' {row['product']} of {row['requests']} requests, {row['weights']}, {kernel}",
+                      f"predicted {predicted:.1f} us", [row[f"{kernel}_us"]], unit=" us")
+
+
 def add_serving(table, rows):
     """How much more, and how much sooner, than PIECEWISE."""
     piecewise = pick(rows, "serving", mode="PIECEWISE")
@@ -145,6 +162,7 @@ def make_table(measured, statuses):
             table.rows.append((what, "passes", "-", statuses[name]["status"]))
     add_parts(table, measured.get("parts", []))
     add_streamed(table, measured.get("streamed", []))
+    add_streamed_packed(table, measured.get("streamed", []))
     for row in pick(measured.get("sampling", []), "sampling"):
         table.add(f"sampling, {row['kind']}, {row['rows']} rows", "", [row["microseconds"]], unit=" us")
     for name in BATCH_1_SHARES:

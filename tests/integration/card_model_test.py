@@ -115,6 +115,37 @@ class CardModel(unittest.TestCase):
         self.assertAlmostEqual(model.PRODUCTS["streamed"].us(1, 28672, 4096), 234.88 / 4.58 + 0.2, places=2)
         self.assertAlmostEqual(model.PRODUCTS["streamed"].us(1, 896, 896), 2.2)
 
+    def test_streamed_packed_products_are_bound_by_bytes_instructions_or_latencies(self):
+        model = self.model
+        streamed = model.PRODUCTS["streamed"]
+        shape = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+                 "num_key_value_heads": 4, "vocab_size": 152064}
+        of_four_bits = model.streamed_instructions("int4_g128", 1)
+        # By arithmetic: 71 MB in four bits, less what arrives in 2 us; with eight rows the instructions take longer.
+        elements = 37888 * 3584
+        self.assertAlmostEqual(streamed.us(1, 37888, 3584, 67 / 128, 1, 2.0), elements * 67 / 128 / 1e6 / 4.58 - 2.0 + 0.2, places=2)
+        self.assertAlmostEqual(streamed.us(8, 37888, 3584, 67 / 128, model.streamed_instructions("int4_g128", 8), 2.0, 32),
+                               elements / 512 * 51.5 / model.INSTRUCTIONS_PER_US + 0.2, places=2)
+        # What fills the ring is no more than it holds, and nothing is shorter than the latencies.
+        self.assertAlmostEqual(streamed.us(1, 37888, 3584, 67 / 128, 1, 50.0), elements * 67 / 128 / 1e6 / 4.58 - 10.56 / 4.58 + 0.2, places=2)
+        self.assertAlmostEqual(streamed.us(1, 3584, 3584, 67 / 128, of_four_bits, 2.0), 2.2)
+        step, own = (model.step_us(model.nodes_of(shape, 1, 256, kernel, "own", "int4_g128"), kernel) for kernel in ("streamed", "own"))
+        self.assertLess(step, 0.7 * own)
+
+    def test_experts_read_each_chosen_expert_once(self):
+        model = self.model
+        config = {"hidden_size": 2048, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8}
+        self.assertAlmostEqual(model.distinct_experts(config, 1), 8)
+        self.assertAlmostEqual(model.distinct_experts(config, 8), 52, delta=1)
+        self.assertLess(model.distinct_experts(config, 10000), 128.1)
+        for weights in ("bfloat16", "int4_g128"):
+            parts = {name: (us, megabytes) for name, us, megabytes in model.expert_parts(config, 1, weights)}
+            self.assertAlmostEqual(parts["gate_up"][1], 8 * 1536 * 2048 * model.CODECS[weights] / 1e6)
+            self.assertEqual("quantise" in parts, weights != "bfloat16")
+            # The second product knows its experts while silu runs; the first one waits for them.
+            self.assertGreater(parts["gate_up"][0], parts["gate_up"][1] / 4.58 + 1.5)
+            self.assertLess(parts["down"][0], max(parts["down"][1] / 4.58, 2.2) + 0.3)
+
     def test_nothing_is_faster_than_a_chain_of_kernels_that_only_read(self):
         for row in self.rows["nodes in a chain of kernels that read"]:
             if "kilobytes" not in row:

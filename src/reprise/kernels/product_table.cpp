@@ -25,6 +25,7 @@ constexpr std::array kTunedOps = {OpCode::linear,
                                   OpCode::linear_silu_and_mul,
                                   OpCode::linear_rope_kv_write,
                                   OpCode::linear_silu_and_mul_quantize_blocks,
+                                  OpCode::expert_linear,
                                   OpCode::lm_head};
 constexpr std::array kTypes = {DType::f32, DType::bf16, DType::f16};
 constexpr std::array<int64_t, 4> kTiles = {0, 8, 16, 32};

@@ -29,6 +29,7 @@
 #include "reprise/kernels/cuda/sparse_attention_kernels.cuh"
 #include "reprise/kernels/cuda/staged_linear_kernels.cuh"
 #include "reprise/kernels/cuda/state_kernels.cuh"
+#include "reprise/kernels/cuda/streamed_expert_kernels.cuh"
 #include "reprise/kernels/cuda/streamed_linear_kernels.cuh"
 #include "reprise/kernels/cuda/streamed_packed_kernels.cuh"
 #include "reprise/kernels/cuda/wide_expert_kernels.cuh"

@@ -154,6 +154,41 @@ TEST_F(CudaDeviceOverFake,
   }
 }
 
+TEST_F(CudaDeviceOverFake, memory_is_settled_early_if_only_older_kernels_that_have_ended_write_it) {
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  const auto& cuda_stream = dynamic_cast<const CudaStream&>(*stream);
+  const Buffer values = device->allocate(16 * sizeof(uint32_t));
+  auto* data = static_cast<uint32_t*>(values.data());
+  const auto is_settled = [&](int first, size_t count) {
+    return cuda_stream.is_settled_early(data + first, count * sizeof(uint32_t));
+  };
+  const auto launch = [&](const Kernel& kernel, BufferUse::Access access) {
+    const AddArgs args{data, 1};
+    const BufferUse use{.data = data + 4, .bytes = 16, .access = access};
+    stream->launch({.kernel = &kernel,
+                    .num_blocks = 1,
+                    .args = std::as_bytes(std::span(&args, 1)),
+                    .uses = {&use, 1}});
+  };
+  EXPECT_TRUE(is_settled(0, 16)) << "no kernel runs";
+  launch(kAdd, BufferUse::Access::read);
+  EXPECT_TRUE(is_settled(0, 16)) << "the kernel ahead only reads";
+  launch(kAdd, BufferUse::Access::write);
+  EXPECT_FALSE(is_settled(0, 16));
+  EXPECT_FALSE(is_settled(4, 1));
+  EXPECT_FALSE(is_settled(7, 9));
+  EXPECT_TRUE(is_settled(0, 4));
+  EXPECT_TRUE(is_settled(8, 8));
+  launch(kEarly, BufferUse::Access::read);
+  EXPECT_FALSE(is_settled(8, 8)) << "behind a kernel that began early, older ones may still run";
+  stream->fill(data, std::byte{0}, 4);
+  EXPECT_TRUE(is_settled(0, 16)) << "the next kernel waits for all work";
+  launch(kEarly, BufferUse::Access::read_write);
+  EXPECT_TRUE(is_settled(0, 4)) << "after a fill no kernel begins early";
+  stream->synchronize();
+}
+
 /// Returns bytes that the driver takes for an ELF file without sections.
 std::vector<std::byte> empty_elf() {
   Elf64_Ehdr header{};

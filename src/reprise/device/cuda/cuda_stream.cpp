@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -101,6 +103,17 @@ void CudaStream::launch(const Launch& launch) {
     capture_->launches().add(launch.kernel->name, launch.num_blocks, launch.args, launch.uses);
   }
   follows_waiting_kernel_ = waits_itself;
+  last_.began_early = is_early;
+  last_.uses.assign(launch.uses.begin(), launch.uses.end());
+}
+
+bool CudaStream::is_settled_early(const void* data, size_t bytes) const noexcept {
+  if (!follows_waiting_kernel_) return true;  // the next kernel begins after the end of all others
+  const auto* begin = static_cast<const std::byte*>(data);
+  return !last_.began_early && std::ranges::none_of(last_.uses, [&](const BufferUse& use) {
+    const auto* written = static_cast<const std::byte*>(use.data);
+    return use.writes() && written < begin + bytes && begin < written + use.bytes;
+  });
 }
 
 void CudaStream::copy(void* destination, const void* source, size_t bytes) {

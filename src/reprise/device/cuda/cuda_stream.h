@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "reprise/device/cuda/capture.h"
 #include "reprise/device/cuda/pinned_staging.h"
@@ -71,6 +72,10 @@ class CudaStream final : public Stream {
   /// \throws CaptureError, DeviceError
   [[nodiscard]] CUstream handle() const;
 
+  /// Whether the next kernel may read this memory before it waits for the kernels ahead of it: the
+  /// last kernel does not write the memory, and began when all work before it had ended.
+  [[nodiscard]] bool is_settled_early(const void* data, size_t bytes) const noexcept;
+
   /// Called by Capture when it is over.
   void leave_capture() noexcept {
     capture_.reset();
@@ -102,6 +107,12 @@ class CudaStream final : public Stream {
   /// does not say enough about copies, fills, libraries and events next to them, in captures or
   /// outside.
   bool follows_waiting_kernel_ = false;
+  /// The last kernel. Only of use while follows_waiting_kernel_.
+  struct LastKernel {
+    bool began_early = false;
+    std::vector<BufferUse> uses;
+  };
+  LastKernel last_;
 };
 
 }  // namespace reprise::device::cuda

@@ -9,8 +9,8 @@
 namespace reprise::kernels::cuda {
 
 /// sums += the products of a block, or of half of it, times its scales. A lane has two rows of x;
-/// with kIsOne only the first one counts.
-template <bool kHasLeast, bool kIsOne>
+/// with kAreFirst only the first one counts.
+template <bool kHasLeast, bool kAreFirst>
 REPRISE_DEVICE void add_products(float (&sums)[4],
                                  const int32_t (&products)[4],
                                  const float (&scale)[2],
@@ -20,7 +20,7 @@ REPRISE_DEVICE void add_products(float (&sums)[4],
   REPRISE_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int row = i % 2;
-    if (kIsOne && row == 1) continue;
+    if (kAreFirst && row == 1) continue;
     const float product = row_scale[row] * static_cast<float>(products[i]);
     sums[i] = multiply_add(scale[i / 2], product, sums[i]);
     if constexpr (kHasLeast) {
@@ -42,7 +42,7 @@ REPRISE_DEVICE void multiply_block(
   float halves[2][2] = {};  // sums of codes: [half][row]
   float whole[2] = {};      // of both halves
   REPRISE_UNROLL
-  for (int i = 0; i < (Rows::kIsOne ? 1 : 2); ++i) {
+  for (int i = 0; i < (Rows::kAreFirst ? 1 : 2); ++i) {
     const char* row = rows.row(first + 2 * member + i) + at + kPanelBlock;
     if constexpr (kTraits.has_least) {
       const Words2 words = load_two_words(row);
@@ -64,13 +64,13 @@ REPRISE_DEVICE void multiply_block(
     for (int half = 0; half < 2; ++half) {
       int32_t products[4] = {};
       multiply_half_codes(products, {block.codes[2 * half], block.codes[2 * half + 1]}, b[half]);
-      add_products<kTraits.has_least, Rows::kIsOne>(
+      add_products<kTraits.has_least, Rows::kAreFirst>(
           sums, products, block.scale[half], block.least[half], scales, halves[half]);
     }
   } else {
     int32_t products[4] = {};
     multiply_codes(products, block.codes, b);
-    add_products<kTraits.has_least, Rows::kIsOne>(
+    add_products<kTraits.has_least, Rows::kAreFirst>(
         sums, products, block.scale[0], block.least[0], scales, whole);
   }
 }
@@ -125,6 +125,8 @@ struct BlockForm {
   static constexpr ChunkSizes kChunk = kBlockChunk;
   static constexpr int kPieceBytes = 8;  // rows are multiples of 40 bytes
   static constexpr int kStretchChunks = kLinearWarps;
+  static constexpr bool kHasPairs = true;  // four rows take fewer instructions as pairs
+  static constexpr bool kIsOneStretch = true;
   using Panel = WeightPanel;
   struct Table {};
   using Sum = float;

@@ -206,9 +206,7 @@ PackedMachine CudaExecutor::packed_machine(const ProductChoice* choice) const {
 
 bool CudaExecutor::launch_packed(const OpRun& run) {
   auto& executor = static_cast<CudaExecutor&>(run.executor);
-  const bool is_of_experts = run.call.code == OpCode::expert_linear;
-  const ProductChoice* choice = is_of_experts ? nullptr : executor.choices_.of(run, false);
-  return launch_packed_product(run, executor.packed_machine(choice));
+  return launch_packed_product(run, executor.packed_machine(executor.choices_.of(run, false)));
 }
 
 bool CudaExecutor::launch_experts(const OpRun& run) {

@@ -46,7 +46,7 @@ struct CudaExecutorOptions {
 /// The constructor loads all kernels and allocates the workspaces, so that neither happens in a
 /// capture.
 ///
-/// Matrix products of plain weights follow `choices()`. Without a table of choices, rules of this
+/// Matrix products follow `choices()`. Without a table of choices, rules of this
 /// build decide, which were measured on an H200.
 class CudaExecutor final : public DeviceExecutor {
  public:

@@ -151,25 +151,27 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
 #define REPRISE_STREAMED_KERNELS(codes, rows) \
   {&codes##_streamed_linear_##rows, &codes##_streamed_linear_silu_and_mul_##rows}
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
-#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)                 \
-  {.for_8_rows = &codes##_##type##_linear_8,                     \
-   .for_16_rows = &codes##_##type##_linear_16,                   \
-   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,      \
-   .streamed_row = REPRISE_STREAMED_KERNELS(codes##_##type, 8),  \
-   .streamed_rows = REPRISE_STREAMED_KERNELS(codes##_##type, 8), \
-   .experts_of_8_rows = &codes##_##type##_expert_linear_8,       \
-   .experts_of_16_rows = &codes##_##type##_expert_linear_16,     \
-   .experts_of_64_rows = &codes##_##type##_expert_linear_64,     \
-   .dots = &float_dots_##type,                                   \
-   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,         \
+#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)                      \
+  {.for_8_rows = &codes##_##type##_linear_8,                          \
+   .for_16_rows = &codes##_##type##_linear_16,                        \
+   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,           \
+   .streamed_few = REPRISE_STREAMED_KERNELS(codes##_##type, eight),   \
+   .streamed_eight = REPRISE_STREAMED_KERNELS(codes##_##type, eight), \
+   .streamed_experts = &codes##_##type##_streamed_expert_linear,      \
+   .experts_of_8_rows = &codes##_##type##_expert_linear_8,            \
+   .experts_of_16_rows = &codes##_##type##_expert_linear_16,          \
+   .experts_of_64_rows = &codes##_##type##_expert_linear_64,          \
+   .dots = &float_dots_##type,                                        \
+   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,              \
    .expert_dots = &float_expert_dots_##type}
 PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
   if (layout.family == WeightFamily::block_panels) {
     return {.for_8_rows = &packed_linear_8,
             .for_16_rows = &packed_linear_16,
             .silu_and_mul = &packed_linear_silu_and_mul_8,
-            .streamed_row = REPRISE_STREAMED_KERNELS(packed, 1),
-            .streamed_rows = REPRISE_STREAMED_KERNELS(packed, 8),
+            .streamed_few = REPRISE_STREAMED_KERNELS(packed, few),
+            .streamed_eight = REPRISE_STREAMED_KERNELS(packed, eight),
+            .streamed_experts = &packed_streamed_expert_linear,
             .experts_of_8_rows = &packed_expert_linear_8,
             .experts_of_16_rows = &packed_expert_linear_16,
             .experts_of_64_rows = &packed_expert_linear_64};
@@ -177,10 +179,12 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
   if (layout.is_rows()) {
     return pick<PackedKernels>(dtype,
                                {},
-                               {.experts_of_8_rows = &rows_bf16_expert_linear_8,
+                               {.streamed_experts = &rows_bf16_streamed_expert_linear,
+                                .experts_of_8_rows = &rows_bf16_expert_linear_8,
                                 .experts_of_16_rows = &rows_bf16_expert_linear_16,
                                 .experts_of_64_rows = &rows_bf16_expert_linear_64},
-                               {.experts_of_8_rows = &rows_f16_expert_linear_8,
+                               {.streamed_experts = &rows_f16_streamed_expert_linear,
+                                .experts_of_8_rows = &rows_f16_expert_linear_8,
                                 .experts_of_16_rows = &rows_f16_expert_linear_16,
                                 .experts_of_64_rows = &rows_f16_expert_linear_64});
   }
@@ -188,8 +192,8 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
     return {.for_8_rows = &int8_linear_8,
             .for_16_rows = &int8_linear_16,
             .silu_and_mul = &int8_linear_silu_and_mul_8,
-            .streamed_row = REPRISE_STREAMED_KERNELS(int8, 8),
-            .streamed_rows = REPRISE_STREAMED_KERNELS(int8, 8)};
+            .streamed_few = REPRISE_STREAMED_KERNELS(int8, eight),
+            .streamed_eight = REPRISE_STREAMED_KERNELS(int8, eight)};
   }
   const PackedKernels of_float32 = {.dots = &float_dots_f32,
                                     .silu_and_mul_dots = &float_silu_and_mul_dots_f32,

@@ -75,9 +75,11 @@ struct PackedKernels {
   const device::Kernel* for_8_rows = nullptr;
   const device::Kernel* for_16_rows = nullptr;
   const device::Kernel* silu_and_mul = nullptr;  // for up to eight rows
-  // Those of streamed_kernels() for one row, and for up to eight.
-  StreamedPackedKernels streamed_row;
-  StreamedPackedKernels streamed_rows;
+  // Those of streamed_kernels() for up to four rows, for up to eight, and of experts for tiles of
+  // up to eight.
+  StreamedPackedKernels streamed_few;
+  StreamedPackedKernels streamed_eight;
+  const device::Kernel* streamed_experts = nullptr;
   const device::Kernel* experts_of_8_rows = nullptr;
   const device::Kernel* experts_of_16_rows = nullptr;
   const device::Kernel* experts_of_64_rows = nullptr;

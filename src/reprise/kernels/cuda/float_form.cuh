@@ -113,6 +113,8 @@ struct Float8Form : FloatWeight {
   static constexpr ChunkSizes kChunk = kFloat8Chunk;
   static constexpr int kPieceBytes = 16;
   static constexpr int kStretchChunks = 2 * kLinearWarps;  // chunks are short
+  static constexpr bool kIsOneStretch = true;
+  static constexpr bool kHasPairs = false;
   static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns);
   using Panel = SimplePanel;
   struct Table {};
@@ -253,6 +255,8 @@ struct Float4Form : FloatWeight {
   static constexpr ChunkSizes kChunk = kFloat4Chunk;  // a group
   static constexpr int kPieceBytes = 16;
   static constexpr int kStretchChunks = 2 * kLinearWarps;  // chunks are short
+  static constexpr bool kIsOneStretch = true;
+  static constexpr bool kHasPairs = false;
   static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns) / 2;
   using Panel = SimplePanel;
   using Table = NumberTable;

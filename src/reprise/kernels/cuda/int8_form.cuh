@@ -12,6 +12,8 @@ struct Int8Form {
   static constexpr ChunkSizes kChunk = kInt8Chunk;
   static constexpr int kPieceBytes = 16;
   static constexpr int kStretchChunks = kLinearWarps;
+  static constexpr bool kIsOneStretch = true;
+  static constexpr bool kHasPairs = false;
   using Panel = SimplePanel;
   struct Table {};
   using Sum = int32_t;

@@ -58,30 +58,43 @@
   REPRISE_CUDA_STREAMED_PRODUCT(X, lm_head, type, T, float, Epilogue::none)                 \
   REPRISE_CUDA_STREAMED_PRODUCT(X, linear_silu_and_mul, type, T, T, Epilogue::silu_and_mul) \
   REPRISE_CUDA_STREAMED_PRODUCT(X, linear_rope_kv_write, type, T, T, Epilogue::rope_kv_write)
-// The same with packed weights, by the most rows of x. One row of a weight in blocks takes fewer
-// instructions than eight.
-#define REPRISE_CUDA_STREAMED_PACKED(X, name, Form, rows) \
-  X(name##_streamed_linear_##rows,                        \
-    PackedLinearArguments,                                \
-    kStreamedThreads,                                     \
-    kStreamedSharedBytes,                                 \
-    streamed_packed_linear<Form, Epilogue::none, rows>)   \
-  X(name##_streamed_linear_silu_and_mul_##rows,           \
-    PackedLinearArguments,                                \
-    kStreamedThreads,                                     \
-    kStreamedSharedBytes,                                 \
-    streamed_packed_linear<Form, Epilogue::silu_and_mul, rows>)
-#define REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, type, T)             \
-  REPRISE_CUDA_STREAMED_PACKED(X, float8_##type, Float8Form<T>, 8) \
-  REPRISE_CUDA_STREAMED_PACKED(X, float4_##type, Float4Form<T>, 8)
-#define REPRISE_CUDA_STREAMED_KERNELS(X)                \
-  REPRISE_CUDA_STREAMED_PRODUCTS(X, bf16, BFloat16)     \
-  REPRISE_CUDA_STREAMED_PRODUCTS(X, f16, Float16)       \
-  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, 1) \
-  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, 8) \
-  REPRISE_CUDA_STREAMED_PACKED(X, int8, Int8Form, 8)    \
-  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, bf16, BFloat16) \
-  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, f16, Float16)
+// The same with packed weights. Up to four rows of a weight in blocks take fewer instructions than
+// eight.
+#define REPRISE_CUDA_STREAMED_PACKED(X, name, Form, rows)         \
+  X(name##_streamed_linear_##rows,                                \
+    PackedLinearArguments,                                        \
+    kStreamedThreads,                                             \
+    kStreamedSharedBytes,                                         \
+    streamed_packed_linear<Form, Epilogue::none, TileRows::rows>) \
+  X(name##_streamed_linear_silu_and_mul_##rows,                   \
+    PackedLinearArguments,                                        \
+    kStreamedThreads,                                             \
+    kStreamedSharedBytes,                                         \
+    streamed_packed_linear<Form, Epilogue::silu_and_mul, TileRows::rows>)
+#define REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, type, T)                 \
+  REPRISE_CUDA_STREAMED_PACKED(X, float8_##type, Float8Form<T>, eight) \
+  REPRISE_CUDA_STREAMED_PACKED(X, float4_##type, Float4Form<T>, eight)
+#define REPRISE_CUDA_STREAMED_EXPERTS(X, name, Form) \
+  X(name##_streamed_expert_linear,                   \
+    PackedExpertArguments,                           \
+    kStreamedThreads,                                \
+    kStreamedSharedBytes,                            \
+    streamed_expert_linear<Form>)
+#define REPRISE_CUDA_STREAMED_EXPERTS_OF(X, type, T)             \
+  REPRISE_CUDA_STREAMED_EXPERTS(X, rows_##type, RowForm<T>)      \
+  REPRISE_CUDA_STREAMED_EXPERTS(X, float8_##type, Float8Form<T>) \
+  REPRISE_CUDA_STREAMED_EXPERTS(X, float4_##type, Float4Form<T>)
+#define REPRISE_CUDA_STREAMED_KERNELS(X)                    \
+  REPRISE_CUDA_STREAMED_PRODUCTS(X, bf16, BFloat16)         \
+  REPRISE_CUDA_STREAMED_PRODUCTS(X, f16, Float16)           \
+  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, few)   \
+  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, eight) \
+  REPRISE_CUDA_STREAMED_PACKED(X, int8, Int8Form, eight)    \
+  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, bf16, BFloat16)     \
+  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, f16, Float16)       \
+  REPRISE_CUDA_STREAMED_EXPERTS(X, packed, BlockForm)       \
+  REPRISE_CUDA_STREAMED_EXPERTS_OF(X, bf16, BFloat16)       \
+  REPRISE_CUDA_STREAMED_EXPERTS_OF(X, f16, Float16)
 
 #define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                 \
   X(linear_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, T, Epilogue::none>)      \

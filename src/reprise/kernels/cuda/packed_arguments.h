@@ -41,6 +41,9 @@ struct alignas(16) PackedExpertArguments {
   const int32_t* order;
   const ExpertTile* tiles;
   const int32_t* num_tiles;
+  /// Streamed kernels may read `experts` before they wait: the kernel ahead of them does not write
+  /// it, and began when all kernels before it had ended. Only without tiles.
+  bool knows_experts_early = false;
 };
 
 /// Makes tiles of up to tile_rows rows whose experts are the same.

@@ -110,6 +110,7 @@ struct ExpertItems {
     if (row >= of.count) return -1;
     return a.tiles == nullptr ? of.first : a.order[of.first + row];
   }
+  [[nodiscard]] REPRISE_DEVICE int rows_of(int64_t item) const { return tile(item).count; }
   [[nodiscard]] REPRISE_DEVICE int most_rows() const { return a.tiles == nullptr ? 1 : kRows; }
 };
 

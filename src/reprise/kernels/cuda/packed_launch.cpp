@@ -6,6 +6,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/device/cuda/cuda_stream.h"
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/eight_bit_product.h"
@@ -93,6 +94,11 @@ bool is_vector_aligned(const Tensor& x) {
   return reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && row_bytes % 16 == 0;
 }
 
+/// Whether bulk copies can bring rows of x.
+bool has_bulk_rows(const Tensor& x) {
+  return is_vector_aligned(x) && x.size(1) * dtype_bytes(x.dtype()) % 16 == 0;
+}
+
 /// Whether the kernels on the tensor cores serve a product.
 bool fits_tensor_cores(const PackedCall& call, const PackedKernels& kernels) {
   return kernels.for_8_rows != nullptr &&
@@ -156,7 +162,7 @@ bool launch_streamed(const OpRun& run,
 }
 
 const StreamedPackedKernels& streamed_for(const PackedKernels& kernels, int64_t rows) {
-  return rows == 1 ? kernels.streamed_row : kernels.streamed_rows;
+  return rows <= kFragmentRows / 2 ? kernels.streamed_few : kernels.streamed_eight;
 }
 
 bool launch_own(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
@@ -273,6 +279,12 @@ ExpertTiles make_tiles(const OpRun& run, const Tensor& experts, int64_t num_expe
   return tiles;
 }
 
+/// Whether a kernel that begins early may read the chosen experts before it waits.
+bool knows_experts_early(const OpRun& run, const Tensor& experts, const ExpertTiles& tiles) {
+  const auto& stream = dynamic_cast<device::cuda::CudaStream&>(run.stream);
+  return !tiles.tiles.defined() && stream.is_settled_early(experts.data(), experts.type().bytes());
+}
+
 bool launch_expert_kernel(const OpRun& run,
                           const device::Kernel& kernel,
                           uint32_t num_blocks,
@@ -287,7 +299,8 @@ bool launch_expert_kernel(const OpRun& run,
       .rows_per_x = in["x"].size(0) == experts.size(0) ? experts.size(1) : 1,
       .order = tiles.order.data_as<int32_t>(),
       .tiles = tiles.tiles.data_as<ExpertTile>(),
-      .num_tiles = tiles.num_tiles.data_as<int32_t>()};
+      .num_tiles = tiles.num_tiles.data_as<int32_t>(),
+      .knows_experts_early = knows_experts_early(run, experts, tiles)};
   arguments.linear.of.product.rows = out.size(0);
   return launch(run.stream,
                 kernel,
@@ -325,6 +338,13 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
   const ExpertTiles tiles = make_tiles(run, in["experts"], num_experts);
   const int64_t tile_rows =
       tiles.tiles.defined() ? rows_of_expert_tile(rows, num_experts) : kFragmentRows;
+  if (machine.is_streamed && can_stream_experts(in["x"], weight, rows)) {
+    const int64_t items =
+        panels * (tiles.tiles.defined() ? most_expert_tiles(rows, num_experts, tile_rows) : rows);
+    const auto blocks = std::min<int64_t>(items, machine.num_multiprocessors);
+    return launch_expert_kernel(
+        run, *kernels.streamed_experts, static_cast<uint32_t>(blocks), tiles);
+  }
   const bool is_wide = tile_rows == kWideRows;
   const device::Kernel& kernel = is_wide                      ? *kernels.experts_of_64_rows
                                  : tile_rows == kFragmentRows ? *kernels.experts_of_8_rows
@@ -345,10 +365,17 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
 
 bool can_stream(const Tensor& x, const Tensor& weight) {
   const int64_t rows = x.size(0);
-  if (rows < 1 || rows > kFragmentRows || weight.layout().is_rows()) return false;
-  const auto row_bytes = x.size(1) * static_cast<int64_t>(dtype_bytes(x.dtype()));
-  return packed_kernels(weight.layout(), weight.dtype()).streamed_rows.linear != nullptr &&
-         is_vector_aligned(x) && row_bytes % 16 == 0;
+  return rows >= 1 && rows <= kFragmentRows && !weight.layout().is_rows() && has_bulk_rows(x) &&
+         packed_kernels(weight.layout(), weight.dtype()).streamed_eight.linear != nullptr;
+}
+
+bool can_stream_experts(const Tensor& x, const Tensor& weight, int64_t rows) {
+  const bool fits_stretches =
+      !weight.layout().is_rows() ||
+      (weight.size(2) % 32 == 0 && reinterpret_cast<uintptr_t>(weight.data()) % 16 == 0);
+  return rows >= 1 && rows_of_expert_tile(rows, weight.size(0)) == kFragmentRows &&
+         fits_stretches && has_bulk_rows(x) &&
+         packed_kernels(weight.layout(), weight.dtype()).streamed_experts != nullptr;
 }
 
 bool can_multiply_experts(const Tensor& x, const Tensor& weight) {

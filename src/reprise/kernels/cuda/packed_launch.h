@@ -10,7 +10,8 @@ namespace reprise::kernels::cuda {
 struct PackedMachine {
   int num_multiprocessors;
   GemmLibrary* library;  // for many rows; nullptr: the machine has none
-  /// Whether products of up to eight rows take streamed_kernels(), where these fit the operands.
+  /// Whether products of up to eight rows, and those of experts with few rows each, take
+  /// streamed_kernels(), where these fit the operands.
   bool is_streamed = false;
 };
 
@@ -20,6 +21,9 @@ bool launch_packed_linear(const OpRun& run, const PackedCall& call, const Packed
 /// Whether there are streamed kernels for so many rows of x, of this size and place, and the
 /// weight.
 [[nodiscard]] bool can_stream(const Tensor& x, const Tensor& weight);
+
+/// The same for experts; `rows` of the result have an expert.
+[[nodiscard]] bool can_stream_experts(const Tensor& x, const Tensor& weight, int64_t rows);
 
 /// Whether the kernels on the tensor cores multiply experts: all packed ones, and of those in rows
 /// the ones of 16 bits whose rows are aligned.

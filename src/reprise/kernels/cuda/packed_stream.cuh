@@ -16,10 +16,13 @@
 //   row_factor(row), finish(sum, panel, factor)  the product for a sum of column lane % 16
 //   depth, x, row_bytes (of a row of x), row_step (from one row to the next)
 //
-// Forms of which neighbouring chunks are one stretch of memory have also
+// For bulk copies, which bring a stretch of neighbouring chunks, a Form has also
 //
 //   kStretchChunks         how many chunks are copied at once, a multiple of kLinearWarps
-//   stretch(panel, chunk)  the stretch that begins with a chunk, and most_stretch_bytes()
+//   kIsOneStretch          whether they are one stretch of memory
+//   kHasPairs              whether up to four rows take fewer instructions by PairedRowPlaces
+//   stretch(panel, chunk)  that begins with a chunk; or stretch_bytes() and copy_stretch()
+//   most_stretch_bytes()
 //   multiply_in_stretch(sums, panel, table, stretch, rows, chunk)
 //
 // with the sums of multiply(). There, chunk c is in place c % kStretchChunks of its stretch.
@@ -28,7 +31,7 @@ namespace reprise::kernels::cuda {
 /// A chunk of rows of x in shared memory.
 template <int kStride>
 struct ChunkRowPlaces {
-  static constexpr bool kIsOne = false;
+  static constexpr bool kAreFirst = false;
   const char* first;
 
   [[nodiscard]] REPRISE_DEVICE const char* row(int index) const { return first + index * kStride; }
@@ -37,7 +40,7 @@ struct ChunkRowPlaces {
 /// used.
 template <int kStride>
 struct FewRowPlaces {
-  static constexpr bool kIsOne = false;
+  static constexpr bool kAreFirst = false;
   const char* first;
   int last;
 
@@ -45,12 +48,17 @@ struct FewRowPlaces {
     return first + (index < last ? index : last) * kStride;
   }
 };
-/// One row. Of the sums of a fragment, only those of its first row need to be computed.
-struct OneRowPlace {
-  static constexpr bool kIsOne = true;
+/// The same, of up to four rows, each of which is two neighbouring rows of a fragment. A lane has
+/// the sums of two neighbours, and only those of the first one need to be computed.
+template <int kStride>
+struct PairedRowPlaces {
+  static constexpr bool kAreFirst = true;
   const char* first;
+  int last;
 
-  [[nodiscard]] REPRISE_DEVICE const char* row(int /*index*/) const { return first; }
+  [[nodiscard]] REPRISE_DEVICE const char* row(int index) const {
+    return first + (index / 2 < last ? index / 2 : last) * kStride;
+  }
 };
 
 /// Chunks of a panel that are one stretch of memory.
@@ -99,6 +107,29 @@ REPRISE_DEVICE void copy_rows_async(
   }
 }
 
+/// Starts the bulk copies of a stretch, by all lanes of a warp together.
+template <typename Form>
+REPRISE_DEVICE void copy_stretch(const Form& form,
+                                 char* to,
+                                 const typename Form::Panel& panel,
+                                 int chunk,
+                                 PhaseBarrier& barrier) {
+  if constexpr (Form::kIsOneStretch) {
+    const StretchBytes stretch = form.stretch(panel, chunk);
+    copy_bulk(to, stretch.from, stretch.bytes, barrier);
+  } else {
+    form.copy_stretch(to, panel, chunk, barrier);
+  }
+}
+template <typename Form>
+REPRISE_DEVICE int stretch_bytes(const Form& form, const typename Form::Panel& panel, int chunk) {
+  if constexpr (Form::kIsOneStretch) {
+    return form.stretch(panel, chunk).bytes;
+  } else {
+    return form.stretch_bytes(panel, chunk);
+  }
+}
+
 /// The work of a product: an item is the same panel (or pair of panels) and up to kRows rows.
 /// Neighbouring items share their panels.
 template <int kRows>
@@ -126,6 +157,9 @@ struct ProductItems {
   [[nodiscard]] REPRISE_DEVICE int64_t out_row(int64_t item, int row) const {
     const int64_t index = item % row_tiles * kRows + row;
     return row < kRows && index < limit ? index : -1;
+  }
+  [[nodiscard]] REPRISE_DEVICE int rows_of(int64_t item) const {
+    return static_cast<int>(min_of(kRows, limit - item % row_tiles * kRows));
   }
   /// How many rows of an item may exist.
   [[nodiscard]] REPRISE_DEVICE int most_rows() const {

@@ -27,8 +27,8 @@ ProductShape shape_of(const OpRun& run, bool has_norm) {
           .has_bias = has_bias,
           .type = type,
           .out_type = is_quantized ? type : out,
-          .columns = weight.size(0),
-          .depth = weight.size(1),
+          .columns = weight.num_elements() / weight.size(-1),  // of all experts
+          .depth = weight.size(-1),
           .x_stride = run.in[0].stride(0),
           .weight = PackedForm(weight.layout())};
 }

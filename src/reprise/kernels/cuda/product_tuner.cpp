@@ -85,7 +85,9 @@ std::string ProductTuner::why_not(const ProductShape& shape,
     return "this GPU, or the code for it in this build, has no bulk copies";
   }
   if (!is_librarys(&choice)) return {};
-  if (shape.weight.family != WeightFamily::rows) return "cuBLASLt reads no packed weights";
+  if (shape.op == OpCode::expert_linear || shape.weight.family != WeightFamily::rows) {
+    return "cuBLASLt reads no experts and no packed weights";
+  }
   if (executor_->options().invariance == BatchInvariance::required) {
     return "with --batch-invariant no sum may depend on the number of rows";
   }
@@ -124,8 +126,11 @@ std::vector<ProductChoice> ProductTuner::candidates(const NotedProduct& product)
   const Tensor& x = product.in.front()[0];
   const Tensor& weight = product.in.front()[1];
   std::vector<ProductChoice> all = {{.kernel = ProductChoice::Kernel::built_in}};
-  if (!weight.layout().is_rows()) {
-    if (executor_->has_streamed_kernels() && can_stream(x, weight)) {
+  const bool is_of_experts = product.shape.op == OpCode::expert_linear;
+  if (is_of_experts || !weight.layout().is_rows()) {
+    const bool can = is_of_experts ? can_stream_experts(x, weight, product.out[0].size(0))
+                                   : can_stream(x, weight);
+    if (executor_->has_streamed_kernels() && can) {
       all.push_back({.kernel = ProductChoice::Kernel::streamed});
     }
     return all;

@@ -293,7 +293,7 @@ TEST_F(ProductTunerTest, no_table_gives_a_packed_weight_to_the_library) {
   forged.set(table.products().begin()->first, 4, only(plain));
   const std::vector<std::string> left_out = engine.tuner().use(forged);
   ASSERT_EQ(left_out.size(), 1U);
-  EXPECT_THAT(left_out[0], testing::HasSubstr("cuBLASLt reads no packed weights"));
+  EXPECT_THAT(left_out[0], testing::HasSubstr("cuBLASLt reads no experts and no packed weights"));
 }
 
 TEST_F(ProductTunerTest, code_for_an_older_gpu_has_no_streamed_kernels) {

@@ -16,6 +16,9 @@ template <typename T>
 struct RowForm {
   static constexpr ChunkSizes kChunk = kRowChunk;
   static constexpr int kPieceBytes = 16;
+  static constexpr int kStretchChunks = kLinearWarps;
+  static constexpr bool kIsOneStretch = false;  // each row of the weight is one
+  static constexpr bool kHasPairs = false;
   using Panel = RowPanel;
   struct Table {};
   using Sum = float;
@@ -58,6 +61,35 @@ struct RowForm {
                        there);
     }
   }
+  /// A stretch is copied row by row, in the order of copy(). Rows that are not there hold anything:
+  /// their sums are not used. \pre the depth is a multiple of 32
+  [[nodiscard]] static REPRISE_DEVICE int most_stretch_bytes() {
+    return static_cast<int>(kPanelColumns) * kStretchStride;
+  }
+  [[nodiscard]] REPRISE_DEVICE int stretch_bytes(const Panel& panel, int chunk) const {
+    return panel.columns * row_bytes_from(chunk);
+  }
+  REPRISE_DEVICE void copy_stretch(char* to,
+                                   const Panel& panel,
+                                   int chunk,
+                                   PhaseBarrier& barrier) const {
+    const char* from = panel.bytes + int64_t{chunk} * kChunk.row_bytes;
+    const int bytes = row_bytes_from(chunk);
+    for (int column = 0; column < panel.columns; ++column) {
+      copy_bulk(to + (column % 2 * 8 + column / 2) * kStretchStride, from, bytes, barrier);
+      from += row_bytes;
+    }
+  }
+  template <typename Rows>
+  REPRISE_DEVICE void multiply_in_stretch(float (&sums)[1][4],
+                                          const Panel& /*panel*/,
+                                          Table /*table*/,
+                                          const char* stretch,
+                                          const Rows& rows,
+                                          int chunk) const {
+    multiply_rows<kStretchStride>(
+        sums, stretch + chunk % kStretchChunks * kChunk.row_bytes, rows, chunk);
+  }
   template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],
                                const Panel& /*panel*/,
@@ -65,6 +97,25 @@ struct RowForm {
                                const char* weights,
                                const Rows& rows,
                                int chunk) const {
+    multiply_rows<kChunk.row_stride>(sums, weights, rows, chunk);
+  }
+  [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
+  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, float /*factor*/) {
+    return sum;
+  }
+
+ private:
+  static constexpr int kStretchStride = kStretchChunks * kChunk.row_bytes + kChunk.row_stride % 128;
+  [[nodiscard]] REPRISE_DEVICE int row_bytes_from(int chunk) const {
+    return static_cast<int>(
+        min_of(kStretchChunks * kChunk.row_bytes, row_bytes - int64_t{chunk} * kChunk.row_bytes));
+  }
+  /// `kStride`: from one row of the weight to the next.
+  template <int kStride, int kTiles, typename Rows>
+  REPRISE_DEVICE void multiply_rows(float (&sums)[kTiles][4],
+                                    const char* weights,
+                                    const Rows& rows,
+                                    int chunk) const {
     constexpr int kStep = 32;  // elements: the depth of a load of a fragment of rows
     const int left = depth - chunk * kChunk.elements;
     const int lane = lane_index();
@@ -82,18 +133,14 @@ struct RowForm {
       for (int half = 0; half < 2; ++half) {
         uint32_t columns_of[4];
         load_fragments(columns_of,
-                       shared_address(weights + lane % 16 * kChunk.row_stride + step * kStep * 2 +
-                                      half * 32 + lane / 16 * 16));
+                       shared_address(weights + lane % 16 * kStride + step * kStep * 2 + half * 32 +
+                                      lane / 16 * 16));
         REPRISE_UNROLL
         for (int t = 0; t < kTiles; ++t) {
           multiply_fragments<T>(sums[t], columns_of, {words[t][2 * half], words[t][2 * half + 1]});
         }
       }
     }
-  }
-  [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
-  [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, float /*factor*/) {
-    return sum;
   }
 };
 

@@ -40,12 +40,11 @@ class PanelRing : public SlotBarriers {
   int part_bytes_;
 };
 
-/// The copies of a block's panels, for SlotFiller. A tile is an item of ProductItems.
-template <typename Form, int kParts>
+/// The copies of a block's panels, for SlotFiller. A tile is an item.
+template <typename Form, int kParts, typename Items>
 class PanelCopies {
  public:
   using Ring = PanelRing<Form, kParts>;
-  using Items = ProductItems<kFragmentRows>;
 
   REPRISE_DEVICE PanelCopies(const Form& form, const Ring& ring, const Items& items)
       : form_(form), ring_(ring), items_(items), panels_(form, items, block_index()) {}
@@ -53,36 +52,41 @@ class PanelCopies {
   REPRISE_DEVICE void begin_tile(int64_t tile) {
     panels_ = ItemPanels<Form, kParts>(form_, items_, tile);
   }
+  /// An item without panels has empty slots.
   REPRISE_DEVICE void weights(const SlotCursor& at) {
     PhaseBarrier& full = ring_.full(at.slot);
-    StretchBytes stretches[kParts];
+    const int chunk = at.chunk * Form::kStretchChunks;
     int bytes = 0;
     REPRISE_UNROLL
     for (int part = 0; part < kParts; ++part) {
-      stretches[part] = form_.stretch(panels_.of[part], at.chunk * Form::kStretchChunks);
-      bytes += stretches[part].bytes;
+      if (panels_.is_there) bytes += stretch_bytes(form_, panels_.of[part], chunk);
     }
     full.arrive_as_warp(bytes);
     REPRISE_UNROLL
     for (int part = 0; part < kParts; ++part) {
-      copy_bulk(ring_.weights(at.slot, part), stretches[part].from, stretches[part].bytes, full);
+      if (!panels_.is_there) continue;
+      copy_stretch(form_, ring_.weights(at.slot, part), panels_.of[part], chunk, full);
     }
   }
+  /// The first `limit` rows of x.
   REPRISE_DEVICE void rows(const SlotCursor& at, int limit) {
+    copy_rows(at, limit, [](int row) { return row; });
+  }
+
+ protected:
+  template <typename RowOf>
+  REPRISE_DEVICE void copy_rows(const SlotCursor& at, int count, const RowOf& row_of) {
     PhaseBarrier& full = ring_.full(at.slot);
     const int64_t begin = int64_t{at.chunk} * Ring::kRowBytes;
     const auto bytes = static_cast<int>(min_of(Ring::kRowBytes, form_.row_bytes - begin));
-    full.arrive_as_warp(limit * bytes);
-    const char* from = form_.x + begin;
+    full.arrive_as_warp(count * bytes);
     char* to = ring_.rows(at.slot);
-    for (int row = 0; row < limit; ++row) {
-      copy_bulk(to, from, bytes, full);
-      from += form_.row_step;
+    for (int row = 0; row < count; ++row) {
+      copy_bulk(to, form_.x + (row_of(row) * form_.row_step + begin), bytes, full);
       to += Ring::kRowStride;
     }
   }
 
- private:
   const Form& form_;
   const Ring& ring_;
   const Items& items_;
@@ -95,15 +99,30 @@ template <Epilogue kEpilogue>
 class PackedResult {
  public:
   static constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;
+  using Arguments = PackedLinearArguments;
+  using Items = ProductItems<kFragmentRows>;
 
-  REPRISE_DEVICE void load(const PackedLinearArguments& arguments, int64_t row, int64_t column) {
+  /// Whether there is a result in this row and column of an item.
+  template <typename Form>
+  REPRISE_DEVICE bool load(const Arguments& arguments,
+                           const Form& form,
+                           const Items& items,
+                           const typename Form::Panel& panel,
+                           int64_t /*item*/,
+                           int row,
+                           int column) {
+    if (row >= items.limit || column >= panel.columns) return false;
     row_ = row;
-    column_ = column;
+    column_ = panel.column + column;
+    factor_ = form.row_factor(row);
     with_type(arguments.type, [&](auto type) {
       using T = decltype(type);
-      inputs_ = ProductResult<T, T, kEpilogue>::load_inputs(arguments.of, row, column);
+      inputs_ = ProductResult<T, T, kEpilogue>::load_inputs(arguments.of, row_, column_);
     });
+    return true;
   }
+  /// For Form::finish().
+  [[nodiscard]] REPRISE_DEVICE float factor() const { return factor_; }
   REPRISE_DEVICE void store(const PackedLinearArguments& arguments,
                             const float (&products)[kParts]) const {
     with_type(arguments.type, [&](auto type) {
@@ -126,21 +145,20 @@ class PackedResult {
 
   int64_t row_ = 0;
   int64_t column_ = 0;
+  float factor_ = 1;
   ResultInputs inputs_;
 };
 
-/// The places of a chunk's rows in a slot. kRows: 1, or kFragmentRows for up to eight rows.
-template <int kRows, int kStride>
-REPRISE_DEVICE auto row_places(const char* first, int rows) {
-  if constexpr (kRows == 1) {
-    return OneRowPlace{first};
-  } else {
-    return FewRowPlaces<kStride>{first, rows - 1};
-  }
-}
+/// The rows of x that a kernel multiplies at once.
+enum class TileRows : uint8_t {
+  few,      // up to four, as pairs where these take fewer instructions
+  eight,    // up to eight
+  by_item,  // one or the other
+};
 
-/// sums += a warp's chunks of one slot after the other, for the panels of an item.
-template <typename Form, int kRows, int kParts>
+/// sums += a warp's chunks of one slot after the other, for the panels of an item, with rows at
+/// Rows{first of a chunk, last}.
+template <typename Rows, typename Form, int kParts>
 REPRISE_DEVICE void multiply_stretches(const Form& form,
                                        const PanelRing<Form, kParts>& ring,
                                        const ItemPanels<Form, kParts>& panels,
@@ -159,9 +177,8 @@ REPRISE_DEVICE void multiply_stretches(const Form& form,
     for (int turn = 0; turn < Ring::kTurns; ++turn) {
       const int place = turn * kLinearWarps + warp_index();
       const int chunk = i * Form::kStretchChunks + place;
-      if (chunk >= num_chunks) break;
-      const auto of_rows = row_places<kRows, Ring::kRowStride>(
-          ring.rows(slot) + place * Form::kChunk.row_bytes, rows);
+      if (chunk >= num_chunks || !panels.is_there) break;
+      const Rows of_rows{ring.rows(slot) + place * Form::kChunk.row_bytes, rows - 1};
       REPRISE_UNROLL
       for (int part = 0; part < kParts; ++part) {
         form.multiply_in_stretch(
@@ -175,17 +192,17 @@ REPRISE_DEVICE void multiply_stretches(const Form& form,
 }
 
 /// The warps that multiply: sums of one item after the other, and their results.
-template <typename Form, Epilogue kEpilogue, int kRows>
-REPRISE_DEVICE void multiply_panels(const PackedLinearArguments& arguments,
+template <typename Form, TileRows kRows, typename Result>
+REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
                                     const Form& form,
-                                    const PanelRing<Form, PackedResult<kEpilogue>::kParts>& ring,
-                                    const ProductItems<kFragmentRows>& items,
-                                    int64_t limit) {
-  constexpr int kParts = PackedResult<kEpilogue>::kParts;
+                                    const PanelRing<Form, Result::kParts>& ring,
+                                    const typename Result::Items& items) {
+  constexpr int kParts = Result::kParts;
   using Panels = ItemPanels<Form, kParts>;
   using Sum = typename Form::Sum;
   using Totals = PackedTotals<Sum, 1, kParts, MultiplyingWarps>;
   constexpr int kThreads = MultiplyingWarps::kThreads;
+  constexpr int kStride = PanelRing<Form, kParts>::kRowStride;
   static_assert(Totals::kRows * kPanelColumns <= kThreads);
   const Totals totals{reinterpret_cast<Sum*>(shared_memory())};
   SlotCursor cursor(form.depth, PanelRing<Form, kParts>::kDepth, ring);
@@ -198,21 +215,27 @@ REPRISE_DEVICE void multiply_panels(const PackedLinearArguments& arguments,
     const int i = (thread_index() + kThreads - first_warp * kWarpSize) % kThreads;
     const int column = i % static_cast<int>(kPanelColumns);  // lane % 16
     const int row = i / static_cast<int>(kPanelColumns);
-    const bool has_result = row < limit && column < panels.of[0].columns;
-    PackedResult<kEpilogue> result;
-    float factor = 1;
-    if (has_result) {
-      result.load(arguments, row, panels.of[0].column + column);
-      factor = form.row_factor(row);
-    }
+    Result result;
+    const bool has_result = result.load(arguments, form, items, panels.of[0], item, row, column);
     Sum sums[kParts][1][4] = {};
-    multiply_stretches<Form, kRows>(form, ring, panels, static_cast<int>(limit), cursor, sums);
+    const int rows = items.rows_of(item);
+    const bool are_pairs = Form::kHasPairs && kRows != TileRows::eight &&
+                           (kRows == TileRows::few || rows <= kFragmentRows / 2);
+    if (are_pairs) {
+      if constexpr (Form::kHasPairs && kRows != TileRows::eight) {
+        multiply_stretches<PairedRowPlaces<kStride>>(form, ring, panels, rows, cursor, sums);
+      }
+    } else if constexpr (!Form::kHasPairs || kRows != TileRows::few) {
+      multiply_stretches<FewRowPlaces<kStride>>(form, ring, panels, rows, cursor, sums);
+    }
     totals.gather(sums);
     if (has_result) {
-      float products[kParts];
+      float products[kParts] = {};
       REPRISE_UNROLL
       for (int part = 0; part < kParts; ++part) {
-        products[part] = form.finish(totals.total(part, row, column), panels.of[part], factor);
+        if (!panels.is_there) continue;
+        const Sum sum = totals.total(part, are_pairs ? 2 * row : row, column);
+        products[part] = form.finish(sum, panels.of[part], result.factor());
       }
       result.store(arguments, products);
     }
@@ -220,24 +243,27 @@ REPRISE_DEVICE void multiply_panels(const PackedLinearArguments& arguments,
   }
 }
 
-/// Computes what packed_linear computes for up to kRows rows, 1 or 8, with the same bits. The block
-/// has kStreamedThreads threads. \pre x, its rows and the bytes of a row are aligned to 16 bytes
-template <typename Form, Epilogue kEpilogue, int kRows>
+/// Computes what packed_linear computes for as many rows as kRows says, with the same bits. The
+/// block has kStreamedThreads threads. \pre x, its rows and the bytes of a row are aligned to 16
+/// bytes
+template <typename Form, Epilogue kEpilogue, TileRows kRows>
 REPRISE_DEVICE void streamed_packed_linear(const PackedLinearArguments& arguments) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ < 900
   __trap();  // no launch chooses this kernel: this code has no bulk copies
 #else
-  constexpr int kParts = PackedResult<kEpilogue>::kParts;
-  using Ring = PanelRing<Form, kParts>;
-  using Copies = PanelCopies<Form, kParts>;
+  using Result = PackedResult<kEpilogue>;
+  using Items = typename Result::Items;
+  using Ring = PanelRing<Form, Result::kParts>;
+  using Copies = PanelCopies<Form, Result::kParts, Items>;
   const LinearArguments& a = arguments.of.product;
   const Form form(arguments);
-  const ProductItems<kFragmentRows> items(a, form.num_panels(), kParts);
+  Items items(a, form.num_panels(), Result::kParts);
   const Ring ring(form, a.rows);
   SlotFiller<Copies> filler(
       ring, SlotCursor(a.depth, Ring::kDepth, ring), items.count, Copies(form, ring, items));
   stream_slots(ring, filler, a, [&](int64_t limit) {
-    multiply_panels<Form, kEpilogue, kRows>(arguments, form, ring, items, limit);
+    items.limit = limit;
+    multiply_panels<Form, kRows, Result>(arguments, form, ring, items);
   });
 #endif
 }
