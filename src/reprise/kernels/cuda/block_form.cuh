@@ -126,6 +126,7 @@ struct BlockForm {
   static constexpr int kPieceBytes = 8;  // rows are multiples of 40 bytes
   static constexpr int kStretchChunks = kLinearWarps;
   static constexpr bool kHasPairs = true;  // four rows take fewer instructions as pairs
+  static constexpr int kExpertParts = 2;
   static constexpr bool kIsOneStretch = true;
   using Panel = WeightPanel;
   struct Table {};

@@ -115,6 +115,7 @@ struct Float8Form : FloatWeight {
   static constexpr int kStretchChunks = 2 * kLinearWarps;  // chunks are short
   static constexpr bool kIsOneStretch = true;
   static constexpr bool kHasPairs = false;
+  static constexpr int kExpertParts = 1;
   static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns);
   using Panel = SimplePanel;
   struct Table {};
@@ -257,6 +258,7 @@ struct Float4Form : FloatWeight {
   static constexpr int kStretchChunks = 2 * kLinearWarps;  // chunks are short
   static constexpr bool kIsOneStretch = true;
   static constexpr bool kHasPairs = false;
+  static constexpr int kExpertParts = 1;
   static constexpr int kCodeBytes = kChunk.elements * static_cast<int>(kPanelColumns) / 2;
   using Panel = SimplePanel;
   using Table = NumberTable;

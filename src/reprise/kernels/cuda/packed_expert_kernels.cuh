@@ -75,31 +75,37 @@ REPRISE_DEVICE void group_rows(const GroupRowsArguments& a) {
   }
 }
 
-/// The work of a product of experts: an item is a tile of rows of one expert and a panel of it.
-template <int kRows>
+/// The work of a product of experts: an item is a tile of rows of one expert and kParts
+/// neighbouring panels of it. The last item of a tile may have the last panel more than once.
+template <int kRows, int kParts = 1>
 struct ExpertItems {
   const PackedExpertArguments& a;
   int panels;  // of an expert
+  int items_per_tile;
   int64_t count;
 
   REPRISE_DEVICE explicit ExpertItems(const PackedExpertArguments& arguments)
       : a(arguments),
         panels(static_cast<int>(ceil_div(arguments.linear.of.product.columns, kPanelColumns))),
+        items_per_tile((panels + kParts - 1) / kParts),
         count(arguments.tiles == nullptr ? arguments.linear.of.product.rows
                                          : int64_t{*arguments.num_tiles}) {
-    count *= panels;
+    count *= items_per_tile;
   }
   [[nodiscard]] REPRISE_DEVICE ExpertTile tile(int64_t item) const {
-    const int index = static_cast<int>(item) / panels;
+    const int index = static_cast<int>(item) / items_per_tile;
     if (a.tiles != nullptr) return a.tiles[index];
     return {.expert = a.experts[index], .first = index, .count = 1, .unused = 0};
   }
-  [[nodiscard]] REPRISE_DEVICE int panel_of_expert(int64_t item) const {
-    return static_cast<int>(item) % panels;
+  /// It may be behind the last one.
+  [[nodiscard]] REPRISE_DEVICE int panel_of_expert(int64_t item, int part = 0) const {
+    return static_cast<int>(item) % items_per_tile * kParts + part;
   }
-  [[nodiscard]] REPRISE_DEVICE int64_t panel(int64_t item, int /*part*/) const {
+  [[nodiscard]] REPRISE_DEVICE int64_t panel(int64_t item, int part) const {
     const int expert = tile(item).expert;
-    return expert < 0 ? -1 : int64_t{expert} * panels + panel_of_expert(item);
+    const int of_expert = panel_of_expert(item, part);
+    return expert < 0 ? -1
+                      : int64_t{expert} * panels + (of_expert < panels ? of_expert : panels - 1);
   }
   [[nodiscard]] REPRISE_DEVICE int64_t x_row(int64_t item, int row) const {
     const int64_t out = out_row(item, row);

@@ -21,6 +21,7 @@
 //   kStretchChunks         how many chunks are copied at once, a multiple of kLinearWarps
 //   kIsOneStretch          whether they are one stretch of memory
 //   kHasPairs              whether up to four rows take fewer instructions by PairedRowPlaces
+//   kExpertParts           how many panels of an expert share the copies of their rows
 //   stretch(panel, chunk)  that begins with a chunk; or stretch_bytes() and copy_stretch()
 //   most_stretch_bytes()
 //   multiply_in_stretch(sums, panel, table, stretch, rows, chunk)

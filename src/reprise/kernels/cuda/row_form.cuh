@@ -19,6 +19,7 @@ struct RowForm {
   static constexpr int kStretchChunks = kLinearWarps;
   static constexpr bool kIsOneStretch = false;  // each row of the weight is one
   static constexpr bool kHasPairs = false;
+  static constexpr int kExpertParts = 1;
   using Panel = RowPanel;
   struct Table {};
   using Sum = float;

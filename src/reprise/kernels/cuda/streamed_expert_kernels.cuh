@@ -10,10 +10,11 @@ namespace reprise::kernels::cuda {
 
 /// The copies of a block's panels of experts, for SlotFiller. The rows of a tile may lie anywhere.
 template <typename Form>
-class ExpertCopies : public PanelCopies<Form, 1, ExpertItems<kFragmentRows>> {
+class ExpertCopies
+    : public PanelCopies<Form, Form::kExpertParts, ExpertItems<kFragmentRows, Form::kExpertParts>> {
  public:
-  using Items = ExpertItems<kFragmentRows>;
-  using Base = PanelCopies<Form, 1, Items>;
+  using Items = ExpertItems<kFragmentRows, Form::kExpertParts>;
+  using Base = PanelCopies<Form, Form::kExpertParts, Items>;
   using Base::Base;
 
   REPRISE_DEVICE void rows(const SlotCursor& at, int /*limit*/) {
@@ -33,11 +34,13 @@ class ExpertCopies : public PanelCopies<Form, 1, ExpertItems<kFragmentRows>> {
 };
 
 /// A result of a product of experts. Its bias is loaded while the weights arrive.
+template <int kPanels>
 class ExpertResult {
  public:
-  static constexpr int kParts = 1;
+  static constexpr int kParts = kPanels;
+  static constexpr int kSums = 1;
   using Arguments = PackedExpertArguments;
-  using Items = ExpertItems<kFragmentRows>;
+  using Items = ExpertItems<kFragmentRows, kPanels>;
 
   template <typename Form>
   REPRISE_DEVICE bool load(const Arguments& arguments,
@@ -45,10 +48,11 @@ class ExpertResult {
                            const Items& items,
                            const typename Form::Panel& /*panel*/,
                            int64_t item,
+                           int part,
                            int row,
                            int column) {
     const LinearArguments& a = arguments.linear.of.product;
-    const int64_t output = int64_t{items.panel_of_expert(item)} * kPanelColumns + column;
+    const int64_t output = int64_t{items.panel_of_expert(item, part)} * kPanelColumns + column;
     const int64_t out = output < a.columns ? items.out_row(item, row) : -1;
     if (out < 0) return false;
     at_ = out * a.columns + output;
@@ -84,7 +88,8 @@ REPRISE_DEVICE void streamed_expert_linear(const PackedExpertArguments& argument
 #if defined(__CUDACC__) && __CUDA_ARCH__ < 900
   __trap();  // no launch chooses this kernel: this code has no bulk copies
 #else
-  using Ring = PanelRing<Form, 1>;
+  constexpr int kParts = Form::kExpertParts;
+  using Ring = PanelRing<Form, kParts>;
   using Copies = ExpertCopies<Form>;
   const Form form(arguments.linear);
   const Ring ring(form, arguments.tiles == nullptr ? 1 : kFragmentRows);
@@ -93,9 +98,10 @@ REPRISE_DEVICE void streamed_expert_linear(const PackedExpertArguments& argument
   sync_block();  // the ring's barriers have begun
   const bool is_early = arguments.knows_experts_early && copies;
   if (!is_early) wait_for_earlier_kernels();
-  const ExpertItems<kFragmentRows> items(arguments);
+  const ExpertItems<kFragmentRows, kParts> items(arguments);
   if (!copies) {
-    return multiply_panels<Form, TileRows::by_item, ExpertResult>(arguments, form, ring, items);
+    return multiply_panels<Form, TileRows::by_item, ExpertResult<kParts>>(
+        arguments, form, ring, items);
   }
   SlotFiller<Copies> filler(
       ring, SlotCursor(form.depth, Ring::kDepth, ring), items.count, Copies(form, ring, items));

@@ -99,6 +99,7 @@ template <Epilogue kEpilogue>
 class PackedResult {
  public:
   static constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;
+  static constexpr int kSums = kParts;  // of a result; otherwise each part has results of its own
   using Arguments = PackedLinearArguments;
   using Items = ProductItems<kFragmentRows>;
 
@@ -109,6 +110,7 @@ class PackedResult {
                            const Items& items,
                            const typename Form::Panel& panel,
                            int64_t /*item*/,
+                           int /*part*/,
                            int row,
                            int column) {
     if (row >= items.limit || column >= panel.columns) return false;
@@ -203,7 +205,7 @@ REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
   using Totals = PackedTotals<Sum, 1, kParts, MultiplyingWarps>;
   constexpr int kThreads = MultiplyingWarps::kThreads;
   constexpr int kStride = PanelRing<Form, kParts>::kRowStride;
-  static_assert(Totals::kRows * kPanelColumns <= kThreads);
+  static_assert(Totals::kRows * kPanelColumns * (kParts / Result::kSums) <= kThreads);
   const Totals totals{reinterpret_cast<Sum*>(shared_memory())};
   SlotCursor cursor(form.depth, PanelRing<Form, kParts>::kDepth, ring);
   Panels next(form, items, block_index());
@@ -214,9 +216,12 @@ REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
     next = Panels(form, items, item + grid_size());
     const int i = (thread_index() + kThreads - first_warp * kWarpSize) % kThreads;
     const int column = i % static_cast<int>(kPanelColumns);  // lane % 16
-    const int row = i / static_cast<int>(kPanelColumns);
+    const int row = i / static_cast<int>(kPanelColumns) % kFragmentRows;
+    const int first_part = i / (static_cast<int>(kPanelColumns) * kFragmentRows);
     Result result;
-    const bool has_result = result.load(arguments, form, items, panels.of[0], item, row, column);
+    const bool has_result =
+        first_part < kParts / Result::kSums &&
+        result.load(arguments, form, items, panels.of[0], item, first_part, row, column);
     Sum sums[kParts][1][4] = {};
     const int rows = items.rows_of(item);
     const bool are_pairs = Form::kHasPairs && kRows != TileRows::eight &&
@@ -230,12 +235,13 @@ REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
     }
     totals.gather(sums);
     if (has_result) {
-      float products[kParts] = {};
+      float products[Result::kSums] = {};
       REPRISE_UNROLL
       for (int part = 0; part < kParts; ++part) {
-        if (!panels.is_there) continue;
+        constexpr bool kIsOneOf = Result::kSums < kParts;
+        if (!panels.is_there || (kIsOneOf && part != first_part)) continue;
         const Sum sum = totals.total(part, are_pairs ? 2 * row : row, column);
-        products[part] = form.finish(sum, panels.of[part], result.factor());
+        products[kIsOneOf ? 0 : part] = form.finish(sum, panels.of[part], result.factor());
       }
       result.store(arguments, products);
     }
