@@ -30,11 +30,12 @@ BLOCK = 512  # elements of a packed weight that a warp multiplies at once, with 
 INSTRUCTIONS_OF_BLOCK = 45
 INSTRUCTIONS_OF_CODEC = {"int8_rows": 18, "f8e4m3_rows": 52, "f8e4m3_g128": 56, "f4_g64": 60}
 INSTRUCTIONS_PER_US = 132 * 2.8 * 1750  # multiprocessors, instructions of a clock (of 4), clocks
-# The same for streamed kernels, with up to four rows and with up to eight: counted in the machine code of nvcc 13.0 for sm_90a, with 30 for
-# each wait for a slot.
-STREAMED_INSTRUCTIONS = {"int4_g128": (36.5, 51.5), "q4_k": (55, 70), "q8_0": (32, 40), "mxfp4": (71, 79), "int8_rows": (27, 27),
-                         "f8e4m3_rows": (57.5, 57.5), "f8e4m3_g128": (59.5, 59.5), "f4_g64": (82, 82)}
-OTHER_STREAMED_INSTRUCTIONS = (75, 90)  # the slowest of the other codecs
+# The same for streamed kernels, with up to four rows and with up to eight: counted in the machine code of nvcc 13.0 for sm_90a. Each wait
+# for a slot takes 45 more, for 2,048 elements, or twice as many where a slot has two panels.
+STREAMED_INSTRUCTIONS = {"int4_g128": (30, 44), "q4_k": (47, 63), "q8_0": (25, 33), "mxfp4": (63, 71), "int8_rows": (20, 20),
+                         "f8e4m3_rows": (55, 55), "f8e4m3_g128": (57, 57), "f4_g64": (80, 80)}
+OTHER_STREAMED_INSTRUCTIONS = (68, 84)  # the slowest of the other codecs
+INSTRUCTIONS_OF_WAIT = 45 / 4
 SMALL_NODE_US = 2.0  # a norm, a quantisation or a rotation of few rows
 SMALL_NODES = 5  # of a layer with packed weights: two norms that quantise, two quantisations, rope with the cache
 SMALL_NODES_OF_FLOATS = 3  # whose activations are not quantised
@@ -122,13 +123,17 @@ def roof_attention_us(requests, context, kv_heads, head_dim):
     return requests * context * kv_heads * head_dim * 2 * BYTES / 1e6 / BANDWIDTH
 
 
-def streamed_instructions(weights, rows):
-    return STREAMED_INSTRUCTIONS.get(weights, OTHER_STREAMED_INSTRUCTIONS)[0 if rows <= 4 else 1]
+def streamed_instructions(weights, rows, panels=1):
+    return STREAMED_INSTRUCTIONS.get(weights, OTHER_STREAMED_INSTRUCTIONS)[0 if rows <= 4 else 1] + INSTRUCTIONS_OF_WAIT / panels
+
+
+def panels_of_expert_slot(weights):
+    return 1 if weights == "bfloat16" or weights.startswith("f") else 2  # of weights in blocks two panels share the copies of their rows
 
 
 def streamed_expert_instructions(weights, config, requests):
     """The mean over the experts that have rows: each has four or fewer, or more."""
-    few, eight = (streamed_instructions(weights, rows) for rows in (4, 8))
+    few, eight = (streamed_instructions(weights, rows, panels_of_expert_slot(weights)) for rows in (4, 8))
     share = config["num_experts_per_tok"] / config["num_experts"]
     of_rows = [math.comb(requests, n) * share**n * (1 - share) ** (requests - n) for n in range(requests + 1)]
     are_few = sum(of_rows[1:5]) / sum(of_rows[1:])
@@ -147,8 +152,8 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
             us = kernel.us(requests, outputs, depth)
         elif products == "streamed":
             # A small kernel quantises the rows, or norms or rotates them, while the ring fills.
-            tile = 32 if name == "gate_up" else 16
-            us = kernel.us(requests, outputs, depth, size, streamed_instructions(weights, requests), SMALL_NODE_US, tile)
+            panels = 2 if name == "gate_up" else 1
+            us = kernel.us(requests, outputs, depth, size, streamed_instructions(weights, requests, panels), SMALL_NODE_US, 16 * panels)
         else:
             us = kernel.us(requests, outputs, depth, size, INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK))
         return name, count, us, outputs * depth * size / 1e6
@@ -214,9 +219,8 @@ def expert_parts(config, requests, weights="bfloat16", products="streamed"):
         megabytes = outputs * depth * size / 1e6
         if products == "streamed":
             start = 0.0 if ahead_us else EXPERT_START_US
-            tile = 16 if weights == "bfloat16" or weights.startswith("f") else 32  # blocks: two panels share the copies of their rows
             instructions = streamed_expert_instructions(weights, config, requests)
-            us = kernel.us(rows, outputs, depth, size, instructions, ahead_us, tile) + start
+            us = kernel.us(rows, outputs, depth, size, instructions, ahead_us, 16 * panels_of_expert_slot(weights)) + start
         else:
             us = kernel.us(1, outputs, depth, size, INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK)) + NODE_US
         return order + us, megabytes
