@@ -31,11 +31,11 @@ INSTRUCTIONS_OF_BLOCK = 45
 INSTRUCTIONS_OF_CODEC = {"int8_rows": 18, "f8e4m3_rows": 52, "f8e4m3_g128": 56, "f4_g64": 60}
 INSTRUCTIONS_PER_US = 132 * 2.8 * 1750  # multiprocessors, instructions of a clock (of 4), clocks
 # The same for streamed kernels, with up to four rows and with up to eight: counted in the machine code of nvcc 13.0 for sm_90a. Each wait
-# for a slot takes 45 more, for 2,048 elements, or twice as many where a slot has two panels.
+# for a slot takes 41 more, for 2,048 elements, or twice as many where a slot has two panels.
 STREAMED_INSTRUCTIONS = {"int4_g128": (30, 44), "q4_k": (47, 63), "q8_0": (25, 33), "mxfp4": (63, 71), "int8_rows": (20, 20),
                          "f8e4m3_rows": (55, 55), "f8e4m3_g128": (57, 57), "f4_g64": (80, 80)}
 OTHER_STREAMED_INSTRUCTIONS = (68, 84)  # the slowest of the other codecs
-INSTRUCTIONS_OF_WAIT = 45 / 4
+INSTRUCTIONS_OF_WAIT = 41 / 4
 SMALL_NODE_US = 2.0  # a norm, a quantisation or a rotation of few rows
 SMALL_NODES = 5  # of a layer with packed weights: two norms that quantise, two quantisations, rope with the cache
 SMALL_NODES_OF_FLOATS = 3  # whose activations are not quantised

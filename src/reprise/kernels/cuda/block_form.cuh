@@ -202,8 +202,8 @@ struct BlockForm {
                                           Table /*table*/,
                                           const char* stretch,
                                           const Rows& rows,
+                                          int place,
                                           int chunk) const {
-    const int place = chunk % kStretchChunks;
     with_format(panel.format, [&](auto format) {
       constexpr PanelFormat kFormat = decltype(format)::kFormat;
       using Super = SuperBlock<kFormat>;

@@ -170,8 +170,9 @@ struct Float8Form : FloatWeight {
                                           Table /*table*/,
                                           const char* stretch,
                                           const Rows& rows,
+                                          int place,
                                           int chunk) const {
-    const int first = chunk % kStretchChunks * kChunk.elements;
+    const int first = place * kChunk.elements;
     const int scales = has_group_scales ? first / kGroup * static_cast<int>(kFloatScaleBytes) : 0;
     const char* codes = stretch + first * static_cast<int>(kPanelColumns) + scales;
     multiply_at(sums,
@@ -290,9 +291,9 @@ struct Float4Form : FloatWeight {
                                           const Table& table,
                                           const char* stretch,
                                           const Rows& rows,
+                                          int place,
                                           int chunk) const {
-    multiply(
-        sums, panel, table, stretch + chunk % kStretchChunks * kChunk.weight_bytes, rows, chunk);
+    multiply(sums, panel, table, stretch + place * kChunk.weight_bytes, rows, chunk);
   }
   template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],

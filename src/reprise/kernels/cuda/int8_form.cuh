@@ -90,9 +90,9 @@ struct Int8Form {
                                           Table table,
                                           const char* stretch,
                                           const Rows& rows,
+                                          int place,
                                           int chunk) const {
-    multiply(
-        sums, panel, table, stretch + chunk % kStretchChunks * kChunk.weight_bytes, rows, chunk);
+    multiply(sums, panel, table, stretch + place * kChunk.weight_bytes, rows, chunk);
   }
   [[nodiscard]] REPRISE_DEVICE float row_factor(int64_t row) const {
     return x_scale[row * x_scale_stride];

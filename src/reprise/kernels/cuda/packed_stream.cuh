@@ -24,9 +24,9 @@
 //   kExpertParts           how many panels of an expert share the copies of their rows
 //   stretch(panel, chunk)  that begins with a chunk; or stretch_bytes() and copy_stretch()
 //   most_stretch_bytes()
-//   multiply_in_stretch(sums, panel, table, stretch, rows, chunk)
+//   multiply_in_stretch(sums, panel, table, stretch, rows, place, chunk)
 //
-// with the sums of multiply(). There, chunk c is in place c % kStretchChunks of its stretch.
+// with the sums of multiply(), for the chunk that is in this place of its stretch.
 namespace reprise::kernels::cuda {
 
 /// A chunk of rows of x in shared memory.

@@ -87,9 +87,9 @@ struct RowForm {
                                           Table /*table*/,
                                           const char* stretch,
                                           const Rows& rows,
+                                          int place,
                                           int chunk) const {
-    multiply_rows<kStretchStride>(
-        sums, stretch + chunk % kStretchChunks * kChunk.row_bytes, rows, chunk);
+    multiply_rows<kStretchStride>(sums, stretch + place * kChunk.row_bytes, rows, chunk);
   }
   template <int kTiles, typename Rows>
   REPRISE_DEVICE void multiply(float (&sums)[kTiles][4],

@@ -183,8 +183,13 @@ REPRISE_DEVICE void multiply_stretches(const Form& form,
       const Rows of_rows{ring.rows(slot) + place * Form::kChunk.row_bytes, rows - 1};
       REPRISE_UNROLL
       for (int part = 0; part < kParts; ++part) {
-        form.multiply_in_stretch(
-            sums[part], panels.of[part], tables[part], ring.weights(slot, part), of_rows, chunk);
+        form.multiply_in_stretch(sums[part],
+                                 panels.of[part],
+                                 tables[part],
+                                 ring.weights(slot, part),
+                                 of_rows,
+                                 place,
+                                 chunk);
       }
     }
     sync_warp();  // all lanes have read the slot
