@@ -1,7 +1,9 @@
 # CUDA is optional: without nvcc the project builds and tests as if it did not exist.
 #
-#   reprise_cuda_image(TARGET t SOURCE a.cu SYMBOL name DEPENDS a.cuh ... [INCLUDES folder ...] [CONTRACTS])
-#     compiles a.cu for REPRISE_CUDA_ARCHITECTURES and adds it to t as `const unsigned char name[]`
+#   reprise_cuda_image(TARGET t SOURCE a.cu SYMBOL name DEPENDS a.cuh ... [INCLUDES folder ...] [CONTRACTS]
+#                      [ARCHITECTURES 90a ...])
+#     compiles a.cu for REPRISE_CUDA_ARCHITECTURES, or only for the given ones and without PTX, and adds it to t as
+#     `const unsigned char name[]`
 set(REPRISE_CUDA AUTO CACHE STRING "Build the CUDA plug-in: AUTO (when nvcc is found), ON or OFF")
 set_property(CACHE REPRISE_CUDA PROPERTY STRINGS AUTO ON OFF)
 # Machine code is made for these architectures, and PTX of the first one for newer GPUs.
@@ -9,9 +11,6 @@ set(REPRISE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "GPU architectures to compi
 
 # nvcc then needs a third of its time, and the kernels spill registers: for builds whose kernels run on no GPU.
 option(REPRISE_CUDA_FAST_COMPILE "Compile the kernels for GPUs with few optimisations" OFF)
-
-# A list separated by semicolons; see docs/gpu.md.
-set(REPRISE_FLASHINFER "" CACHE STRING "Include folders of FlashInfer's headers (and of a CCCL that they need): the FLASHINFER backend then decodes with its kernels")
 
 set(REPRISE_HAS_CUDA FALSE)
 if(NOT REPRISE_CUDA STREQUAL "OFF")
@@ -45,13 +44,18 @@ if(REPRISE_HAS_CUDA)
   # Only the driver's header is needed: the driver is opened at run time.
   add_library(reprise_cuda_headers INTERFACE)
   target_include_directories(reprise_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  include(${CMAKE_CURRENT_LIST_DIR}/FlashInfer.cmake)
 endif()
 
 function(reprise_cuda_image)
-  cmake_parse_arguments(ARG "CONTRACTS" "TARGET;SOURCE;SYMBOL" "DEPENDS;INCLUDES" ${ARGN})
-  list(GET REPRISE_CUDA_ARCHITECTURES 0 oldest)
-  set(codes -gencode arch=compute_${oldest},code=compute_${oldest})
-  foreach(architecture ${REPRISE_CUDA_ARCHITECTURES})
+  cmake_parse_arguments(ARG "CONTRACTS" "TARGET;SOURCE;SYMBOL" "DEPENDS;INCLUDES;ARCHITECTURES" ${ARGN})
+  set(codes "")
+  if(NOT ARG_ARCHITECTURES)
+    set(ARG_ARCHITECTURES ${REPRISE_CUDA_ARCHITECTURES})
+    list(GET REPRISE_CUDA_ARCHITECTURES 0 oldest)
+    set(codes -gencode arch=compute_${oldest},code=compute_${oldest})
+  endif()
+  foreach(architecture ${ARG_ARCHITECTURES})
     list(APPEND codes -gencode arch=compute_${architecture},code=sm_${architecture})
   endforeach()
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${ARG_SYMBOL}.fatbin)
@@ -74,7 +78,7 @@ function(reprise_cuda_image)
             # The log has the registers and spills of every kernel, for a test. It is shown when the compiler fails.
             2> ${image}.log || awk "1; END { exit 1 }" ${image}.log
     DEPENDS ${source} ${ARG_DEPENDS}
-    COMMENT "Compiling ${ARG_SOURCE} for sm ${REPRISE_CUDA_ARCHITECTURES}"
+    COMMENT "Compiling ${ARG_SOURCE} for sm ${ARG_ARCHITECTURES}"
     VERBATIM)
   set(holder ${CMAKE_CURRENT_BINARY_DIR}/${ARG_SYMBOL}.cpp)
   file(GENERATE OUTPUT ${holder} CONTENT

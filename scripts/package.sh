@@ -52,6 +52,13 @@ done
 for archive in build/downloads/xgrammar-*.tar.gz; do
   tar -xOf "$archive" --wildcards '*/LICENSE' --occurrence=1 >"$licences/xgrammar"
 done
+# FlashInfer and CUTLASS, whose kernels are in the plug-in for GPUs, and CCCL.
+if [[ -e build/release/bin/reprise_cuda.so ]]; then
+  for unpacked in build/release/third_party/flashinfer-*; do
+    cp "$unpacked"/flashinfer_python-*.dist-info/licenses/LICENSE "$licences/flashinfer"
+    sed -n '/^ \* Copyright/,/^ \*\*\*/p' "$unpacked/flashinfer/data/cutlass/include/cutlass/cutlass.h" >"$licences/cutlass"
+  done
+fi
 
 rm -rf build/release/packages
 pack() { (cd build/release && cpack "$@") >build/release/cpack.log 2>&1 || { cat build/release/cpack.log; exit 1; }; }

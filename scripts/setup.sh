@@ -5,6 +5,7 @@
 #   scripts/setup.sh           install what is missing
 #   scripts/setup.sh --check   only say what is missing; exit code 1 if something is
 #   scripts/setup.sh --tests   also what some tests are skipped without
+#   scripts/setup.sh --without-flashinfer   does not download FlashInfer's kernels for GPUs (62 MB, where nvcc is)
 set -euo pipefail
 
 # package | what must be there | why.
@@ -35,6 +36,8 @@ wants=(
   "libzmq5|library libzmq.so.5|events for routers (--kv-events-config); without it that option is refused"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
+without_flashinfer=false
+if [[ " $* " == *" --without-flashinfer "* ]]; then without_flashinfer=true; fi
 if [[ " $* " == *" --tests "* ]]; then
   wants+=(
     "chromium|tool chromium chromium-browser google-chrome|tests of the chat page; without it they are skipped"
@@ -75,9 +78,14 @@ have_python_headers() {
   [[ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ]]
 }
 
-# Source archives that the build unpacks; pinned by their hashes in cmake/.
+# Archives that the build unpacks; pinned by their hashes in cmake/.
 downloads="build/downloads"
 fetch_sources() {
+  fetch_xgrammar
+  if ! $without_flashinfer && have_new_nvcc; then fetch_flashinfer; fi
+}
+
+fetch_xgrammar() {
   local pin archive
   pin="$(sed -n 's/^\(xgrammar\)==\([0-9.]*\) .*/\1-\2.tar.gz/p' cmake/xgrammar.txt)"
   archive="$downloads/$pin"
@@ -88,6 +96,30 @@ fetch_sources() {
   if ! python3 -m pip download -q --no-deps --no-binary xgrammar --require-hashes -d "$downloads" -r cmake/xgrammar.txt; then
     echo "It could not be downloaded; going on without structured outputs."
   fi
+}
+
+# Only a build with a CUDA plug-in reads it.
+fetch_flashinfer() {
+  local version
+  version="$(sed -n 's/^flashinfer-python==\([0-9a-z.]*\) .*/\1/p' cmake/flashinfer.txt)"
+  [[ -f "$downloads/flashinfer_python-$version-py3-none-any.whl" ]] && return 0
+  echo "Downloading FlashInfer $version, for attention on NVIDIA GPUs ..."
+  mkdir -p "$downloads"
+  if ! python3 -m pip download -q --no-deps --only-binary :all: --require-hashes -d "$downloads" -r cmake/flashinfer.txt; then
+    echo "It could not be downloaded; going on without it: GPUs use Reprise's own attention kernels."
+  fi
+}
+
+# nvcc of CUDA 13 or newer, where CMake looks for it.
+have_new_nvcc() {
+  local nvcc version
+  for nvcc in "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
+    [[ -x "$nvcc" ]] || continue
+    version="$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')"
+    (( ${version:-0} >= 13 ))
+    return
+  done
+  return 1
 }
 
 # Finds the path of a header in the folders that compilers are told about (CPATH and others), and in those in which

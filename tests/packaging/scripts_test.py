@@ -27,6 +27,10 @@ PROGRAMS = {
     "apt-get": 'echo "apt-get $*" >>"$FAKE_LOG"\n'
                'if [[ "$*" == *" install "*boost* && -n "$FAKE_INSTALLED" ]]; then cp "$FAKE_INSTALLED" "$CPATH/boost/version.hpp"; fi',
     "id": "echo 0",
+    # `-m pip download` writes the wheel, where there is a network; everything else is the real Python.
+    "python3": 'if [[ "$1 $2 $3" != "-m pip download" ]]; then exec "$REAL_PYTHON" "$@"; fi\n'
+               'echo "pip $*" >>"$FAKE_LOG"; if [[ -n "$FAKE_OFFLINE" ]]; then exit 1; fi\n'
+               'touch build/downloads/flashinfer_python-1.0.post1-py3-none-any.whl',
 }
 
 
@@ -45,6 +49,7 @@ class Machine:
         # The script must take the source of structured outputs for downloaded.
         (self.folder / "cmake").mkdir()
         (self.folder / "cmake/xgrammar.txt").write_text("xgrammar==1.0 --hash=none\n")
+        (self.folder / "cmake/flashinfer.txt").write_text("# by its hash\nflashinfer-python==1.0.post1 --hash=none\n")
         (self.folder / "build/downloads").mkdir(parents=True)
         (self.folder / "build/downloads/xgrammar-1.0.tar.gz").touch()
         self.log = self.folder / "log"
@@ -53,7 +58,7 @@ class Machine:
         self.log.write_text("")
         environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "FAKE_LOG": str(self.log),
                        "CUDA_PATH": str(self.folder), "FAKE_NVCC": "", "FAKE_GPUS": "", "FAKE_BOOST": "", "FAKE_INSTALLED": "",
-                       **variables}
+                       "FAKE_OFFLINE": "", "REAL_PYTHON": sys.executable, **variables}
         done = subprocess.run(["bash", f"scripts/{script}", *arguments], cwd=self.folder, env=environment, capture_output=True,
                               text=True, check=False)
         if done.returncode != expect:
@@ -138,6 +143,23 @@ class Setup(unittest.TestCase):
                                 expect=1)
         self.assertIn("This system's packages are too old. Still missing:", said)
         self.assertIn("python3 -m pip install cmake", said)
+
+    def test_flashinfer_is_downloaded_once_where_a_new_nvcc_is(self):
+        new = self.machine.folder / "version.hpp"
+        new.write_text("#define BOOST_VERSION 108300\n")
+
+        def setup(*arguments, **variables):
+            said = self.machine.run("setup.sh", *arguments, CPATH=str(self.headers), FAKE_INSTALLED=str(new), **variables)
+            return said, len(self.machine.logged("pip"))
+
+        self.assertEqual(0, setup(FAKE_NVCC="12.8")[1])
+        self.assertEqual(0, setup("--without-flashinfer", FAKE_NVCC="13.0")[1])
+        said, downloads = setup(FAKE_NVCC="13.0", FAKE_OFFLINE="1")
+        self.assertEqual(1, downloads)
+        self.assertIn("It could not be downloaded; going on without it: GPUs use Reprise's own attention kernels.", said)
+        self.assertEqual(1, setup(FAKE_NVCC="13.0")[1])
+        self.assertIn("--require-hashes", self.machine.logged("pip")[0])
+        self.assertEqual(0, setup(FAKE_NVCC="13.0")[1], "it is there now")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "tests/support/fake_cuda/fake_cublas_lt_fixture.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
+#include "tests/support/fake_cuda/flashinfer_on_host_fixture.h"
 #include "tests/support/fake_cuda/host_image_fixture.h"
 #include "tests/support/fake_cuda/host_kernels_fixture.h"
 
@@ -19,12 +20,14 @@
 namespace reprise::kernels::cuda {
 
 inline void add_host_kernels(device::cuda::FakeDriver& driver) {
-  for (const auto& [name, kernel] : host_kernels()) {
-    driver.add_kernel(name,
-                      {.parameter_bytes = kernel.argument_bytes,
-                       .run = [run = kernel.run](const device::cuda::FakeLaunch& launch) {
-                         run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
-                       }});
+  for (const auto* kernels : {&host_kernels(), &flashinfer_host_kernels()}) {
+    for (const auto& [name, kernel] : *kernels) {
+      driver.add_kernel(name,
+                        {.parameter_bytes = kernel.argument_bytes,
+                         .run = [run = kernel.run](const device::cuda::FakeLaunch& launch) {
+                           run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
+                         }});
+    }
   }
 }
 

@@ -30,6 +30,9 @@ namespace reprise::kernels::cuda {
 template <typename Param>
 class CudaOpsOf : public testing::TestWithParam<Param> {
  protected:
+  CudaOpsOf() = default;
+  explicit CudaOpsOf(const FlashInferKernels& flashinfer) : flashinfer_(flashinfer) {}
+
   [[nodiscard]] virtual DType dtype() const = 0;
 
   Tensor make(Shape shape, DType type) {
@@ -77,7 +80,8 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
   CudaMachine machine_{MachineKind::real_if_there};
   std::unique_ptr<device::Stream> stream_ = machine_.device().create_stream();
   std::unique_ptr<device::MemoryPool> pool_ = machine_.create_host_pool();
-  CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4}};
+  FlashInferKernels flashinfer_;
+  CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = flashinfer_}};
   std::mt19937 random_{7};
 };
 
@@ -173,6 +177,8 @@ using CudaAttentionCase = std::tuple<DType, AttentionPath::Kind>;
 
 class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
  protected:
+  using CudaOpsOf::CudaOpsOf;
+
   [[nodiscard]] DType dtype() const override { return std::get<0>(GetParam()); }
   [[nodiscard]] AttentionPath::Kind kind() const { return std::get<1>(GetParam()); }
 

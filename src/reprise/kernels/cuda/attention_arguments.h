@@ -87,6 +87,9 @@ struct alignas(16) CudaAttentionArguments {
   ServedRequests served;
   int32_t block_bits;   // prompts: block_size is 2 to this power
   int32_t fixed_parts;  // decoding: 1 = parts begin at multiples of kFixedPartSteps
+  int32_t small_tiles;  // decoding: 1 = tiles have kAttentionWarpRows rows, as with fixed_parts
+  int32_t
+      is_uniform;  // decoding: 1 = all requests have query_len tokens; read by FlashInfer's kernels
 };
 
 }  // namespace reprise::kernels::cuda

@@ -329,11 +329,13 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }
 
-/// One part of a tile of one kv head. The last block of a tile merges its parts.
-template <typename T, int kHeadDim, CacheElements kCache>
+/// One part of a tile of one kv head, which attend(a, tile, kv_head, part, act) computes like
+/// attend_tile(). The last block of a tile merges its parts.
+template <typename T, int kHeadDim, typename Attend>
 REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
                                  const AttentionShare& share,
-                                 int kv_head) {
+                                 int kv_head,
+                                 const Attend& attend) {
   constexpr int kRowSize = kHeadDim + 2;
   const AttentionKernelArguments& a = arguments.call;
   const AttentionTile& tile = share.tile;
@@ -347,20 +349,18 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
   const TilePart part = {steps.first + share.part * steps_per_part,
                          steps.first + min_of(steps.count, (share.part + 1) * steps_per_part),
                          share.part == 0};
-  attend_tile<T, kHeadDim, kCache>(
-      a, tile, kv_head, part, [&](int row, int d, const MergedElement& merged) {
-        if (share.num_parts == 1) {
-          store_attention<T>(a, tile, kv_head, row, d, merged);
-          return;
-        }
-        float* place =
-            arguments.partials + (first_row() + share.part * tile.num_rows + row) * kRowSize;
-        place[d] = merged.sum;
-        if (d == 0) {
-          place[kHeadDim] = merged.largest;
-          place[kHeadDim + 1] = merged.total;
-        }
-      });
+  attend(a, tile, kv_head, part, [&](int row, int d, const MergedElement& merged) {
+    if (share.num_parts == 1) {
+      store_attention<T>(a, tile, kv_head, row, d, merged);
+      return;
+    }
+    float* place = arguments.partials + (first_row() + share.part * tile.num_rows + row) * kRowSize;
+    place[d] = merged.sum;
+    if (d == 0) {
+      place[kHeadDim] = merged.largest;
+      place[kHeadDim + 1] = merged.total;
+    }
+  });
   if (share.num_parts > 1) {
     merge_when_last<T, kHeadDim>(a,
                                  tile,
@@ -372,28 +372,42 @@ REPRISE_DEVICE void attend_share(const CudaAttentionArguments& arguments,
   }
 }
 
-/// Uses the tensor cores and divides the positions among blocks. A block computes neighbouring
-/// units of work, because the blocks of a grid may be fewer than the units. \pre q is aligned to 16
-/// bytes and so are its strides
-template <typename T, int kHeadDim, bool kUniform, CacheElements kCache = CacheElements::of_model>
-REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
+/// Divides the positions among blocks. A block computes neighbouring units of work, because the
+/// blocks of a grid may be fewer than the units.
+template <typename T, int kHeadDim, typename Attend>
+REPRISE_DEVICE void attend_shares(const CudaAttentionArguments& arguments,
+                                  bool is_uniform,
+                                  const Attend& attend) {
   const AttentionKernelArguments& a = arguments.call;
   if (arguments.served != ServedRequests::of_few_rows) {
-    zero_padding<T>(a, kUniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
+    zero_padding<T>(a, is_uniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
   }
   const auto kv_heads = static_cast<int>(a.kv_heads);
-  const BatchWork work = batch_work<kUniform>(arguments);
+  const BatchWork work = is_uniform ? batch_work<true>(arguments) : batch_work<false>(arguments);
   const int units = work.units * kv_heads;
   const auto per_block = static_cast<int>(ceil_div(units, grid_size()));
   const int first = static_cast<int>(block_index()) * per_block;
   const int end = static_cast<int>(min_of(first + per_block, units));
   for (int unit = first; unit < end; ++unit) {
     if (unit > first) sync_block();  // the shared memory may still be read
-    attend_share<T, kHeadDim, kCache>(
-        arguments,
-        find_share<kUniform>(arguments, unit / kv_heads, work.halvings),
-        unit % kv_heads);
+    attend_share<T, kHeadDim>(arguments,
+                              is_uniform
+                                  ? find_share<true>(arguments, unit / kv_heads, work.halvings)
+                                  : find_share<false>(arguments, unit / kv_heads, work.halvings),
+                              unit % kv_heads,
+                              attend);
   }
+}
+
+/// Uses the tensor cores. \pre q is aligned to 16 bytes and so are its strides
+template <typename T, int kHeadDim, bool kUniform, CacheElements kCache = CacheElements::of_model>
+REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
+  attend_shares<T, kHeadDim>(
+      arguments,
+      kUniform,
+      [](const auto& a, const auto& tile, int kv_head, const auto& part, const auto& act) {
+        attend_tile<T, kHeadDim, kCache>(a, tile, kv_head, part, act);
+      });
 }
 
 }  // namespace reprise::kernels::cuda

@@ -43,17 +43,65 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Att
   return of_cache[static_cast<size_t>(head - kFragmentHeads.begin())];
 }
 
-/// The kernel for requests of many tokens, if a batch of this shape has many tokens per request on
-/// average. Only the shape decides, because a graph serves all batches of a shape; the kernel is
-/// correct for any batch. nullptr: another kernel serves the shape.
+/// Whether a batch of this shape has many tokens per request on average. Only the shape decides,
+/// because a graph serves all batches of a shape.
+bool has_many_rows(const AttentionKernelArguments& a) {
+  return a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
+}
+
+/// The kernel for requests of many tokens, which is correct for any batch. nullptr: another kernel
+/// serves the shape.
 const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
                                      const AttentionKernelArguments& a,
                                      const AttentionCall& call) {
-  const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
   const bool is_served = is_aligned(call.out) && a.scale > 0 && a.chunk_size == 0 &&
                          a.sinks == nullptr && a.soft_cap == 0 && !has_codes(call) &&
                          std::has_single_bit(static_cast<uint64_t>(a.block_size));
-  return has_many_rows && is_served ? fragment_kernel(kernels, call) : nullptr;
+  return has_many_rows(a) && is_served ? fragment_kernel(kernels, call) : nullptr;
+}
+
+/// FlashInfer's kernels for the type and the heads of this call. nullptr: there are none.
+const FlashInferHeads* flashinfer_heads(const FlashInferKernels& kernels,
+                                        const AttentionCall& call) {
+  if (!is_aligned(call.q) || has_codes(call)) return nullptr;
+  const auto found = std::ranges::find_if(kernels.heads, [&](const FlashInferHeads& one) {
+    return one.dtype == call.q.dtype() && one.head_dim == call.q.size(2);
+  });
+  return found == kernels.heads.end() ? nullptr : &*found;
+}
+
+/// FlashInfer's kernel for prompts of this shape, which prefill_kernel() serves too. nullptr: there
+/// is none, or it would have too few tiles for the GPU. The project's own kernel divides long
+/// contexts then.
+const FlashInferPromptKernel* flashinfer_prompts(const CudaExecutorOptions& options,
+                                                 const AttentionKernelArguments& a,
+                                                 const AttentionCall& call) {
+  if (a.sliding_window > 0) return nullptr;
+  const std::span<const FlashInferPromptKernel> kernels = options.flashinfer.prompts;
+  const auto found = std::ranges::find_if(kernels, [&](const FlashInferPromptKernel& one) {
+    return one.dtype == call.q.dtype() && one.head_dim == a.head_dim;
+  });
+  if (found == kernels.end()) return nullptr;
+  const int64_t tiles = a.num_tokens * a.kv_heads * a.group_size / found->tile_tokens;
+  return 2 * tiles >= options.num_multiprocessors ? &*found : nullptr;
+}
+
+/// FlashInfer's kernels for an attention plan with one token per request. nullptr: there are none.
+const FlashInferDecode* planned_flashinfer(std::span<const FlashInferDecode> kernels,
+                                           const AttentionCall& call) {
+  const Tensor& q = call.q;
+  const Tensor& out = call.out;
+  // FlashInfer writes head by head, and its parts of an odd number of heads are not aligned to 16
+  // bytes.
+  const bool fits = call.sliding_window == 0 && call.chunk_size == 0 && call.soft_cap == 0 &&
+                    call.sinks == nullptr && !has_codes(call) && is_aligned(q) && is_aligned(out) &&
+                    out.stride(1) == q.size(2) && q.size(1) % 2 == 0;
+  if (!fits) return nullptr;
+  const auto found = std::ranges::find_if(kernels, [&](const FlashInferDecode& one) {
+    return one.dtype == q.dtype() && one.head_dim == q.size(2) &&
+           one.group_size == q.size(1) / call.key_cache.size(1);
+  });
+  return found == kernels.end() ? nullptr : &*found;
 }
 
 /// Whether only the kernel that computes row by row serves the call: the others have no biases, see
@@ -153,7 +201,9 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
       .max_parts = 1,
       .served = ServedRequests::all,
       .block_bits = std::countr_zero(static_cast<uint64_t>(call.key_cache.size(2))),
-      .fixed_parts = options_.invariance == BatchInvariance::required ? 1 : 0};
+      .fixed_parts = options_.invariance == BatchInvariance::required ? 1 : 0,
+      .small_tiles = 0,
+      .is_uniform = 0};
   AttentionKernelArguments& a = arguments.call;
   const AttentionPathKernels paths = attention_kernels(call.q.dtype());
   if (needs_rows(call)) {
@@ -162,22 +212,42 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
   }
   if (arguments.fixed_parts != 0) return launch_fixed_attention(call, paths, arguments);
   a.query_len = attention().query_len;
-  // In a uniform batch a tile is a whole request.
   const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
   const AttentionKernels& kernels = is_uniform ? paths.uniform : paths.any_batch;
   const device::Kernel* kernel = fragment_kernel(kernels, call);
+  arguments.is_uniform = is_uniform ? 1 : 0;
   const device::Kernel* prefill = is_uniform ? nullptr : prefill_kernel(paths.prefill, a, call);
   if (prefill != nullptr) return launch_prefill_attention(call, *prefill, *kernel, arguments);
+  if (kernel != nullptr) return launch_few_rows(call, *kernel, arguments);
+  kernel = kernels.by_rows;
+  return launch(stream(), *kernel, blocks_by_rows(a, *kernel), arguments, attention_uses(call));
+}
 
-  uint32_t blocks = 0;
-  if (kernel != nullptr) {
-    blocks = decode_blocks(a, is_uniform ? a.num_reqs : most_tiles(a, kAttentionTileRows));
-  } else {
-    kernel = kernels.by_rows;
-    blocks = blocks_by_rows(a, *kernel);
+bool CudaExecutor::launch_few_rows(const AttentionCall& call,
+                                   const device::Kernel& own,
+                                   CudaAttentionArguments arguments) {
+  const AttentionKernelArguments& a = arguments.call;
+  // Its tiles of sixteen rows would read the keys and values of prompts too often.
+  const bool is_prompts = has_many_rows(a) && arguments.served == ServedRequests::all;
+  const FlashInferHeads* flashinfer =
+      is_prompts ? nullptr : flashinfer_heads(options_.flashinfer, call);
+  arguments.small_tiles = flashinfer != nullptr ? 1 : 0;
+  const int64_t tile_rows = flashinfer != nullptr ? kAttentionWarpRows : kAttentionTileRows;
+  int64_t tiles = most_tiles(a, tile_rows);
+  if (arguments.is_uniform != 0)
+    tiles = a.num_reqs * ceil_div(a.query_len * a.group_size, tile_rows);
+  auto uses = attention_uses(call);
+  if (arguments.served == ServedRequests::of_few_rows) {
+    // The kernel writes the rows of decoding requests and keeps the other rows.
+    uses[0].access = device::BufferUse::Access::read_write;
+    tiles = std::min(a.num_reqs, a.num_tokens);
   }
-  return launch(stream(), *kernel, blocks, arguments, attention_uses(call));
+  return launch(stream(),
+                flashinfer != nullptr ? *flashinfer->decode : own,
+                decode_blocks(a, tiles),
+                arguments,
+                uses);
 }
 
 bool CudaExecutor::launch_fixed_attention(const AttentionCall& call,
@@ -209,23 +279,29 @@ bool CudaExecutor::launch_prefill_attention(const AttentionCall& call,
                                             const device::Kernel& decode,
                                             CudaAttentionArguments arguments) {
   const AttentionKernelArguments& a = arguments.call;
-  auto uses = attention_uses(call);
+  const auto uses = attention_uses(call);
   // A tile of the kernel for prompts has 128 rows, and most of them would be empty for a decoding
   // request. If there is only one request, it is a prompt.
   const bool has_decoding = a.num_reqs > 1;
   arguments.served = has_decoding ? ServedRequests::of_many_rows : ServedRequests::all;
-  arguments.max_tiles = most_tiles(a, kPrefillTileRows);
-  arguments.max_parts = max_parts(arguments.max_tiles * a.kv_heads,
-                                  kPrefillBlocksPerMultiprocessor * options_.num_multiprocessors);
-  const auto blocks = static_cast<uint32_t>(arguments.max_tiles * a.kv_heads * arguments.max_parts);
-  const bool is_launched = launch(stream(), prefill, blocks, arguments, uses);
+  const device::Kernel* kernel = &prefill;
+  int64_t blocks = 0;
+  if (const FlashInferPromptKernel* flashinfer = flashinfer_prompts(options_, a, call)) {
+    kernel = flashinfer->kernel;
+    arguments.max_tiles = most_tiles(a, flashinfer->tile_tokens * a.group_size);
+    blocks = arguments.max_tiles * a.kv_heads * a.group_size;
+  } else {
+    arguments.max_tiles = most_tiles(a, kPrefillTileRows);
+    arguments.max_parts = max_parts(arguments.max_tiles * a.kv_heads,
+                                    kPrefillBlocksPerMultiprocessor * options_.num_multiprocessors);
+    blocks = arguments.max_tiles * a.kv_heads * arguments.max_parts;
+  }
+  const bool is_launched =
+      launch(stream(), *kernel, static_cast<uint32_t>(blocks), arguments, uses);
   if (!has_decoding) return is_launched;
 
-  // The second launch writes the rows of decoding requests and keeps the other rows.
   arguments.served = ServedRequests::of_few_rows;
-  uses[0].access = device::BufferUse::Access::read_write;
-  return launch(
-      stream(), decode, decode_blocks(a, std::min(a.num_reqs, a.num_tokens)), arguments, uses);
+  return launch_few_rows(call, decode, arguments);
 }
 
 bool CudaExecutor::launch_planned_attention(const AttentionCall& call) {
@@ -239,7 +315,8 @@ bool CudaExecutor::launch_planned_attention(const AttentionCall& call) {
                                                .partials = partials.data_as<float>(),
                                                .grid_size = blocks};
   const AttentionPathKernels paths = attention_kernels(q.dtype());
-  const FlashInferKernels* flashinfer = flashinfer_for(call);
+  const FlashInferDecode* flashinfer =
+      attention().query_len == 1 ? planned_flashinfer(options_.flashinfer.planned, call) : nullptr;
   const device::Kernel* kernel =
       flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, call);
   const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : paths.merge;
@@ -255,23 +332,6 @@ bool CudaExecutor::launch_planned_attention(const AttentionCall& call) {
   uses[0].access = device::BufferUse::Access::read_write;
   uses[kPartials] = reads(partials);
   return launch(stream(), *merge, blocks, arguments, uses);
-}
-
-const FlashInferKernels* CudaExecutor::flashinfer_for(const AttentionCall& call) const {
-  const Tensor& q = call.q;
-  const Tensor& out = call.out;
-  // FlashInfer writes head by head, and its parts of an odd number of heads are not aligned to 16
-  // bytes.
-  const bool fits = attention().query_len == 1 && call.sliding_window == 0 &&
-                    call.chunk_size == 0 && call.soft_cap == 0 && call.sinks == nullptr &&
-                    !has_codes(call) && is_aligned(q) && is_aligned(out) &&
-                    out.stride(1) == q.size(2) && q.size(1) % 2 == 0;
-  if (!fits) return nullptr;
-  const auto found = std::ranges::find_if(options_.flashinfer, [&](const FlashInferKernels& one) {
-    return one.dtype == q.dtype() && one.head_dim == q.size(2) &&
-           one.group_size == q.size(1) / call.key_cache.size(1);
-  });
-  return found == options_.flashinfer.end() ? nullptr : &*found;
 }
 
 }  // namespace reprise::kernels::cuda

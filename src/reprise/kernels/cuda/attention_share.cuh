@@ -38,7 +38,7 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
                                         int halvings) {
   const AttentionKernelArguments& a = arguments.call;
   const bool is_fixed = arguments.fixed_parts != 0;
-  RequestWork work = {{request, 0, 0, 0}, 0, 0, is_fixed};
+  RequestWork work = {{request, 0, 0, 0}, 0, 0, is_fixed || arguments.small_tiles != 0};
   if (request >= a.num_reqs) return work;
   work.r = kUniform ? uniform_request(a, request) : request_tokens(a, request);
   const int64_t tokens = kUniform

@@ -17,7 +17,7 @@ struct CudaLibraries {
   LoadedCublasLt cublas_lt;  // unused if it has a reason why there is none
   /// Called once, when ranks are to be connected.
   std::function<LoadedNccl()> load_nccl;
-  std::span<const FlashInferKernels> flashinfer = {};  // must outlive the accelerator
+  FlashInferKernels flashinfer = {};  // must outlive the accelerator
 };
 
 /// An accelerator over a driver.

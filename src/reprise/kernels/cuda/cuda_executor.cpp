@@ -102,6 +102,13 @@ bool runs_streamed_kernels(device::Device& device) {
          gpu.code().architecture_of(row_kernels().gather_rows) >= 90;
 }
 
+/// Code for sm_90a runs only there.
+bool runs_flashinfer_prompts(device::Device& device) {
+  const device::cuda::Driver& driver = dynamic_cast<device::cuda::CudaDevice&>(device).driver();
+  return driver.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9 &&
+         driver.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) == 0;
+}
+
 bool launch_among_ranks(const OpRun& run) {
   return launch_collective(run, static_cast<const CudaExecutor&>(run.executor).device_ranks());
 }
@@ -118,9 +125,14 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
   if (has_streamed_kernels_) {
     for (const device::Kernel* kernel : streamed_kernels()) device.load(*kernel);
   }
-  for (const FlashInferKernels& kernels : options.flashinfer) {
+  for (const FlashInferDecode& kernels : options.flashinfer.planned) {
     device.load(*kernels.decode);
     device.load(*kernels.merge);
+  }
+  for (const FlashInferHeads& kernels : options.flashinfer.heads) device.load(*kernels.decode);
+  if (!runs_flashinfer_prompts(device)) options_.flashinfer.prompts = {};
+  for (const FlashInferPromptKernel& prompts : options_.flashinfer.prompts) {
+    device.load(*prompts.kernel);
   }
   partial_rows_ =
       std::max(options.partial_rows, most_prefill_partial_rows(options.num_multiprocessors));

@@ -31,9 +31,9 @@ struct CudaExecutorOptions {
   /// For matrix products of many rows. nullptr: the project's own kernels serve them. Borrowed for
   /// the constructor's call.
   const CublasLtApi* cublas_lt = nullptr;
-  /// For planned attention of batches with one token per request. The project's own kernels serve
-  /// other shapes, and all shapes if this is empty. The kernels must outlive the executor.
-  std::span<const FlashInferKernels> flashinfer;
+  /// The project's own kernels serve what these do not, and all attention if there are none. The
+  /// kernels must outlive the executor.
+  FlashInferKernels flashinfer;
   /// The groups of ranks that collective ops name. They must outlive the executor.
   std::vector<DeviceRanks*> ranks = {};
 };
@@ -119,6 +119,10 @@ class CudaExecutor final : public DeviceExecutor {
                                 const device::Kernel& prefill,
                                 const device::Kernel& decode,
                                 CudaAttentionArguments arguments);
+  /// Requests of few tokens, by FlashInfer's kernel where there is one. `own`: otherwise.
+  bool launch_few_rows(const AttentionCall& call,
+                       const device::Kernel& own,
+                       CudaAttentionArguments arguments);
   /// Attention of any batch, with bits that do not depend on it.
   bool launch_fixed_attention(const AttentionCall& call,
                               const AttentionPathKernels& paths,
@@ -126,8 +130,6 @@ class CudaExecutor final : public DeviceExecutor {
   /// The blocks of a launch of the kernels for decoding.
   [[nodiscard]] uint32_t decode_blocks(const AttentionKernelArguments& a, int64_t tiles) const;
   bool launch_planned_attention(const AttentionCall& call);
-  /// nullptr: the project's own kernels serve the call.
-  [[nodiscard]] const FlashInferKernels* flashinfer_for(const AttentionCall& call) const;
 
   CudaExecutorOptions options_;
   bool has_streamed_kernels_ = false;

@@ -327,7 +327,7 @@ TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_i
   static constexpr device::Kernel kMerge{
       .name = "merge",
       .cuda = {.image = "flashinfer", .function = "merge", .threads_per_block = 128}};
-  static constexpr std::array kTable{FlashInferKernels{DType::bf16, 64, 2, &kDecode, &kMerge}};
+  static constexpr std::array kTable{FlashInferDecode{DType::bf16, 64, 2, &kDecode, &kMerge}};
   int num_launches = 0;
   const auto play = [&](const char* function, const char* ours) {
     const HostKernel& kernel = host_kernels().at(ours);
@@ -341,7 +341,7 @@ TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_i
   };
   play("decode", "reprise_planned_attention_by_rows_bf16");
   play("merge", "reprise_merge_attention_bf16");
-  CudaExecutor executor(*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = kTable});
+  CudaExecutor executor(*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = {.planned = kTable}});
   const auto launches_of =
       [&](int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t query_len, int64_t window) {
         num_launches = 0;

@@ -1,11 +1,12 @@
-// Kernels around FlashInfer's device function for paged decode attention, with this project's plan,
-// cache and launches. Compiled only if its headers are available (REPRISE_FLASHINFER); they are
-// Apache-2.0 and not part of this tree.
+// Kernels around FlashInfer's device functions for attention, with this project's plans, division
+// of work, cache and launches. Compiled only if its headers are available (REPRISE_FLASHINFER);
+// they are Apache-2.0 and not part of this tree.
 #include <flashinfer/attention/decode.cuh>
 #include <flashinfer/attention/variants.cuh>
 
 #include "reprise/kernels/cuda/flashinfer_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_list.inl"
+#include "reprise/kernels/cuda/flashinfer_tile.cuh"
 #include "reprise/kernels/cuda/planned_attention_kernels.cuh"
 
 namespace reprise::kernels::cuda {
@@ -87,17 +88,6 @@ struct ItemParams {
   __device__ uint32_t get_kv_len(uint32_t) const { return paged_kv.seq_len; }
 };
 
-template <typename T>
-struct Native;
-template <>
-struct Native<BFloat16> {
-  using type = nv_bfloat16;
-};
-template <>
-struct Native<Float16> {
-  using type = half;
-};
-
 template <typename Out, typename T, uint32_t kHeadDim, uint32_t kGroupSize>
 __device__ void decode_item(const AttentionKernelArguments& a,
                             const PlannedItem& item,
@@ -159,7 +149,7 @@ __device__ float* weights_of(const PlannedAttentionArguments& p, int64_t part) {
 /// \pre every request has one token; the heads of q, out and partials are contiguous
 template <typename Element, uint32_t kHeadDim, uint32_t kGroupSize>
 __device__ void flashinfer_decode(const PlannedAttentionArguments& p) {
-  using T = typename Native<Element>::type;
+  using T = Native<Element>;
   const AttentionKernelArguments& a = p.call;
   const auto positions = static_cast<uint32_t>(AttentionPlan(p.plan).header.positions_per_part);
   for_each_item<Element>(p, [&](const PlannedItem& item, int64_t kv_head) {
@@ -226,6 +216,18 @@ __device__ void flashinfer_merge(const PlannedAttentionArguments& p) {
     __VA_ARGS__(arguments);                                                         \
   }
 REPRISE_FLASHINFER_KERNELS(REPRISE_CUDA_DEFINE)
+#undef REPRISE_CUDA_DEFINE
+
+// At least three blocks fit on a multiprocessor with 228 KB, so they get few enough registers.
+#define REPRISE_CUDA_DEFINE(type, T, head_dim)                                            \
+  extern "C" __global__ void __launch_bounds__(kAttentionThreads, head_dim > 128 ? 2 : 3) \
+      reprise_flashinfer_attention_##head_dim##_##type(                                   \
+          const __grid_constant__ CudaAttentionArguments arguments) {                     \
+    let_next_kernel_begin();                                                              \
+    wait_for_earlier_kernels();                                                           \
+    flashinfer_attention<T, head_dim>(arguments);                                         \
+  }
+REPRISE_FLASHINFER_HEADS(REPRISE_CUDA_DEFINE)
 #undef REPRISE_CUDA_DEFINE
 
 }  // namespace reprise::kernels::cuda

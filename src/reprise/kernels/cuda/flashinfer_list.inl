@@ -1,7 +1,8 @@
-// Every kernel over FlashInfer's headers. REPRISE_FLASHINFER_SHAPES(X) is X(type, head_dim, group
-// size) for each shape; REPRISE_FLASHINFER_KERNELS(X) is X(name, threads, shared bytes, function)
-// for each kernel; the function of the image is reprise_<name>. The group sizes are those of
-// existing models.
+// Every kernel over FlashInfer's headers. The function of the image is reprise_<name>.
+//
+// With attention plans: REPRISE_FLASHINFER_SHAPES(X) is X(type, head_dim, group size) for each
+// shape; REPRISE_FLASHINFER_KERNELS(X) is X(name, threads, shared bytes, function) for each kernel.
+// The group sizes are those of existing models.
 #define REPRISE_FLASHINFER_SHAPES_OF(X, type, head_dim) \
   X(type, head_dim, 1)                                  \
   X(type, head_dim, 2)                                  \
@@ -32,3 +33,19 @@
 #define REPRISE_FLASHINFER_KERNELS(X)        \
   REPRISE_FLASHINFER_TYPE(X, bf16, BFloat16) \
   REPRISE_FLASHINFER_TYPE(X, f16, Float16)
+
+// For any batch and any group, on the tensor cores: REPRISE_FLASHINFER_HEADS(X) is X(type, T, head_dim).
+#define REPRISE_FLASHINFER_HEADS(X) \
+  X(bf16, BFloat16, 64)             \
+  X(bf16, BFloat16, 128)            \
+  X(bf16, BFloat16, 256)            \
+  X(f16, Float16, 64)               \
+  X(f16, Float16, 128)              \
+  X(f16, Float16, 256)
+
+// Prompts on compute capability 9.0: REPRISE_FLASHINFER_PROMPTS(X) is X(type, T, head_dim).
+#define REPRISE_FLASHINFER_PROMPTS(X) \
+  X(bf16, BFloat16, 64)               \
+  X(bf16, BFloat16, 128)              \
+  X(f16, Float16, 64)                 \
+  X(f16, Float16, 128)
