@@ -8,6 +8,7 @@
 //                    without, and a prefill; as many rounds as fit into SECONDS (60)
 //     serving        requests that arrive at random, by mode, 1B shape
 //     parts          attention of decoding and of a prompt, products, update of a graph
+//     attention      attention by the project's kernels and by FlashInfer's
 //     streamed       products of few rows, by the usual kernels and by those with bulk copies
 //     sampling       the sampler alone
 //     rehearse       rows without a GPU, for the test of gpu_check.sh
@@ -38,7 +39,8 @@ namespace reprise::benchmark {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|streamed|sampling|tune|rehearse [ROWS "
+    "usage: cuda_benchmark 0.5b|1b|8b|serving|parts|attention|streamed|sampling|tune|rehearse "
+    "[ROWS "
     "[SECONDS]], or "
     "cuda_benchmark launch|config|bytes 0.5b|1b|8b";
 
@@ -71,7 +73,7 @@ int run(const std::vector<std::string>& arguments) {
     measure_launch(open_gpu(), config_of(argument(1)), log);
     return 0;
   }
-  constexpr std::array kParts = {"parts", "sampling", "serving", "streamed", "tune"};
+  constexpr std::array kParts = {"parts", "attention", "sampling", "serving", "streamed", "tune"};
   const bool is_part = std::ranges::find(kParts, what) != kParts.end();
   if (!is_part && what != "rehearse" && config_of(what) == nullptr) throw InvalidArgument(kUsage);
   RowLog log(what, argument(1));
@@ -80,6 +82,8 @@ int run(const std::vector<std::string>& arguments) {
   const Gpu gpu = open_gpu();
   if (what == "parts") {
     measure_parts(gpu, log);
+  } else if (what == "attention") {
+    measure_attention(gpu, log);
   } else if (what == "sampling") {
     measure_sampling(gpu, log);
   } else if (what == "serving") {

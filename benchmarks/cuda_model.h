@@ -91,10 +91,10 @@ inline Gpu open_gpu(const kernels::AcceleratorOptions& options = {}) {
   return gpu;
 }
 
-inline runner::Execution::MakeExecutor executor_of(const Gpu& gpu) {
-  return [&gpu](device::Stream& stream, device::MemoryPool& pool) {
-    return gpu.accelerator->create_executor(
-        stream, pool, kernels::BatchInvariance::not_required, {});
+inline runner::Execution::MakeExecutor executor_of(
+    const Gpu& gpu, kernels::AttentionSource attention = kernels::AttentionSource::library) {
+  return [&gpu, attention](device::Stream& stream, device::MemoryPool& pool) {
+    return gpu.accelerator->create_executor(stream, pool, {.attention = attention});
   };
 }
 

@@ -17,6 +17,8 @@ namespace reprise::benchmark {
 namespace {
 
 constexpr int64_t kHeads = 32;
+using kernels::AttentionSource;
+
 constexpr int64_t kKvHeads = 8;
 constexpr int64_t kHeadDim = 128;
 
@@ -31,10 +33,13 @@ std::vector<int64_t> first_blocks_of(const std::vector<int32_t>& contexts) {
 
 /// Attention alone, of the last `query_len` tokens of each context, several times in one graph.
 /// \returns seconds of one
-double time_attention(const Gpu& gpu, const std::vector<int32_t>& contexts, int32_t query_len) {
+double time_attention(const Gpu& gpu,
+                      const std::vector<int32_t>& contexts,
+                      int32_t query_len,
+                      AttentionSource source = AttentionSource::library) {
   constexpr int kRepeats = 20;
   const auto requests = static_cast<int32_t>(contexts.size());
-  runner::Execution execution(*gpu.device, executor_of(gpu));
+  runner::Execution execution(*gpu.device, executor_of(gpu, source));
   OpExecutor& executor = execution.executor();
   const auto context_of = [&](int64_t i) { return contexts.at(static_cast<size_t>(i)); };
   const int64_t blocks_per_req = *std::ranges::max_element(contexts) / kBlockSize;
@@ -245,6 +250,30 @@ void measure_parts(const Gpu& gpu, RowLog& log) {
   measure_eight_bit_products(gpu, bandwidth, log);
   log.add("gemm_peak", {{"flops_per_second", gemm_peak(gpu)}});
   log.add("update", measure_update(gpu));
+}
+
+void measure_attention(const Gpu& gpu, RowLog& log) {
+  const double bandwidth = read_bandwidth(*gpu.device);
+  const auto add = [&](const char* what, int32_t requests, int32_t context, int32_t query_len) {
+    const std::vector<int32_t> contexts(static_cast<size_t>(requests), context);
+    const double own = time_attention(gpu, contexts, query_len, AttentionSource::own);
+    Json row = {{"requests", requests}, {"context", context}, {"own_microseconds", own * 1e6}};
+    if (gpu.accelerator->has_library_attention()) {
+      const double library = time_attention(gpu, contexts, query_len);
+      row["flashinfer_microseconds"] = library * 1e6;
+      if (query_len == 1) {
+        const double bytes = 4.0 * kKvHeads * kHeadDim * requests * context;
+        row["flashinfer_share_of_bandwidth"] = bytes / library / bandwidth;
+      } else {
+        const double flops = 2.0 * kHeads * kHeadDim * context * context;
+        row["flashinfer_flops_per_second"] = flops / library;
+      }
+    }
+    log.add(what, row);
+  };
+  for (const int32_t context : {256, 1024, 4096, 32768}) add("decode_attention", 1, context, 1);
+  for (const int32_t requests : {8, 32, 256}) add("decode_attention", requests, 1024, 1);
+  for (const int32_t tokens : {256, 1024, 4096, 16384}) add("prompt", 1, tokens, tokens);
 }
 
 void measure_sampling(const Gpu& gpu, RowLog& log) {

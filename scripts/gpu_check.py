@@ -50,12 +50,15 @@ SECTIONS = (
             "{bin}/cuda_device_conformance_test --gtest_filter=*/cuda"),
     Section("oracles", 45, "products, attention and sampling agree with the CPU's reference functions, at the shapes of "
             "real models first: head size 128 and 64, hidden 4096, vocabulary 152k",
-            "{bin}/cuda_executor_test --gtest_filter=*Shapes*:-*Streamed* && {bin}/cuda_row_sampler_test && "
-            "{bin}/cuda_executor_test --gtest_filter=-*Shapes*:*Streamed*"),
+            "{bin}/cuda_executor_test --gtest_filter=*Shapes*:-*Streamed*:*FlashInfer* && {bin}/cuda_row_sampler_test && "
+            "{bin}/cuda_executor_test --gtest_filter=-*Shapes*:*Streamed*:*FlashInfer*"),
     Section("parts", 25, "decode attention against the bandwidth of a kernel that only reads (batch 1 at 32k, batch 32 at "
             "4k); attention of a prompt; the peak of large products; time of an update",
             "{bin}/cuda_benchmark parts {rows}"),
-    # In a section of their own, because a wrong barrier of these kernels would not end.
+    # Sections of their own, because a wrong barrier of these kernels would not end.
+    Section("attention", 40, "FlashInfer's attention, if it was built in, agrees with the CPU's reference functions; its time "
+            "beside that of the project's own kernels, and the prediction of docs/gpu-figures.md",
+            "{bin}/cuda_executor_test --gtest_filter=*CudaFlashInfer* && {bin}/cuda_benchmark attention {rows}"),
     Section("streamed", 60, "kernels whose weights arrive by bulk copies have the bits of the usual ones; both for 1 and 8 "
             "rows, 0.5B, 1B and 8B, 7B in int4_g128, 8B in float8, experts of 30B, beside the prediction of benchmarks/card_model.py",
             "{bin}/cuda_executor_test --gtest_filter=*Streamed* && {bin}/cuda_benchmark streamed {rows} {limit}"),

@@ -7,7 +7,8 @@
 #   scripts/gpu_check.sh --dry-run    what each section proves, and what it would run
 #   scripts/gpu_check.sh --configure  only configures the build, in REPRISE_GPU_CHECK_BUILD if that is set
 #   scripts/gpu_check.sh --prepare    on a machine with Debian's packages: puts what a CUDA image
-#                                     lacks into .gpu-deps (headers and libraries; not committed)
+#                                     lacks into .gpu-deps (headers and libraries; not committed), and
+#                                     FlashInfer's headers if scripts/setup.sh has downloaded them
 #
 # Needs nvcc, cmake, ninja, a C++20 compiler and python3; installs nothing and needs no network. Rows of
 # results are on disk as soon as they are measured, so a check that is cut off keeps what it had.
@@ -28,6 +29,9 @@ configure() {
     prefix=(-DCMAKE_PREFIX_PATH="$PWD/$DEPS/usr" "-DCMAKE_LIBRARY_ARCHITECTURE=$(ls $DEPS/usr/lib | grep -m1 linux-gnu)")
     export PKG_CONFIG_PATH="$(echo "$PWD"/$DEPS/usr/lib/*/pkgconfig):$PWD/$DEPS/usr/share/pkgconfig"
     export PKG_CONFIG_SYSROOT_DIR="$PWD/$DEPS"
+  fi
+  if [[ -d $DEPS/flashinfer ]]; then
+    prefix+=("-DREPRISE_FLASHINFER=$PWD/$DEPS/flashinfer/include;$PWD/$DEPS/flashinfer/cutlass/include;$PWD/$DEPS/flashinfer/cccl/libcudacxx/include")
   fi
   # Builds neither the server nor the command line: their libraries are large, and nothing here needs them.
   cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DREPRISE_CUDA=ON -DREPRISE_WERROR=OFF \
@@ -54,6 +58,26 @@ sanitize() {
     --gtest_filter='CudaEngine.launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_level_0'
 }
 
+# The headers that the kernels include, 17 MB.
+prepare_flashinfer() {
+  local wheel header
+  wheel="$(ls build/downloads/flashinfer_python-*.whl 2>/dev/null | tail -1)"
+  if [[ -z "$wheel" ]] || ! command -v nvcc >/dev/null; then
+    say "gpu_check: without FlashInfer's kernels: scripts/setup.sh downloads them where nvcc is"
+    return
+  fi
+  python3 -m zipfile -e "$wheel" "$1/wheel"
+  local data="$1/wheel/flashinfer/data"
+  for source in flashinfer_kernels flashinfer_prompts; do
+    nvcc -M -std=c++20 --expt-relaxed-constexpr -arch=sm_90a -Isrc "-I$data/include" "-I$data/cutlass/include" \
+      "-I$data/cccl/libcudacxx/include" "src/reprise/kernels/cuda/$source.cu"
+  done | tr ' \\' '\n\n' | grep -F "$data/" | sort -u | while read -r header; do
+    header="${header#"$data/"}"
+    mkdir -p "$DEPS/flashinfer/$(dirname "$header")"
+    cp "$data/$header" "$DEPS/flashinfer/$header"
+  done
+}
+
 prepare() {
   local folder
   folder="$(mktemp -d)"
@@ -61,6 +85,7 @@ prepare() {
   mkdir -p "$DEPS"
   (cd "$folder" && apt-get download "${PACKAGES[@]}") || return 1
   for package in "$folder"/*.deb; do dpkg -x "$package" "$DEPS"; done
+  prepare_flashinfer "$folder"
   rm -rf "$folder" "$DEPS"/usr/share/{doc,man,lintian,bug} "$DEPS"/usr/bin \
     "$DEPS"/usr/lib/*/libpcre2-{16,32,posix}*
   du -sh "$DEPS"

@@ -211,6 +211,7 @@ config::Explanation explain_model(const ExplainArguments& arguments) {
   apply_what_if(arguments, plan.main.inputs);
   config::Explanation explanation = config::explain(plan.main.inputs, arguments.batches);
   if (!explanation.resolved) return explanation;
+  explanation.attention_kernels = plan.attention_kernels;
   if (plan.draft) explanation.draft_model = sizes_of(config::explain(plan.draft->inputs, {}));
   // The resolution may give other warnings now. The warnings of other decisions of the start stay.
   std::erase_if(plan.warnings, [&](const std::string& warning) {

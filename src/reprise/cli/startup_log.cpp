@@ -36,6 +36,9 @@ void log_attention(const Log& log, const api::StartupReport& report) {
                        version,
                        backend.role,
                        to_string(backend.support)));
+  if (!report.attention_kernels.empty()) {
+    log.info(fmt::format("Attention kernels: {}", report.attention_kernels));
+  }
   if (report.num_state_slots > 0) {
     const int64_t num_snapshots = report.num_state_snapshots;
     const int64_t states_per_req = report.resolved.uniform_decode_query_len;

@@ -247,6 +247,9 @@ Json to_json(const Explanation& explanation) {
                                              {"support", std::string(to_string(group.support))}});
     }
   }
+  if (!explanation.attention_kernels.empty()) {
+    json["attention"]["kernels_on_a_gpu"] = explanation.attention_kernels;
+  }
   json["reasons"] = Json::array();
   for (const ResolutionReason& reason : resolved.reasons) {
     json["reasons"].push_back({{"rule", reason.rule},
@@ -296,6 +299,9 @@ std::string to_text(const Explanation& explanation) {
       text += fmt::format("  {}\n", attention_group_text(group));
     }
     if (resolved.attention.size() > 1) text += fmt::format("  {}\n", weakest_text(resolved));
+  }
+  if (!explanation.attention_kernels.empty()) {
+    text += fmt::format("  kernels on a GPU: {}\n", explanation.attention_kernels);
   }
   for (const ResolutionReason& reason : resolved.reasons) {
     text += fmt::format("  {:<4}{}\n", reason.rule, reason.text);

@@ -55,6 +55,9 @@ struct Explanation {
   std::optional<DraftModelSizes> draft_model;
   std::vector<ExplainedBatch> decisions;
   std::optional<std::string> error;
+  /// Whose attention kernels a GPU runs for the model, and why. Empty: no model is given, or no GPU
+  /// is used. The caller of explain() sets it.
+  std::string attention_kernels;
 };
 
 /// Does not throw InvalidArgument: if a configuration or a batch is invalid, its message is in

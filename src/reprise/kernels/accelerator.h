@@ -23,6 +23,19 @@ struct AcceleratorOptions {
   bool programmatic_launch = false;
 };
 
+/// Whose attention kernels an executor launches: those of a library where the plug-in has some for
+/// the call, or only the project's own.
+enum class AttentionSource : uint8_t { library, own };
+
+struct ExecutorOptions {
+  /// If it is required, a row has the same bits in any launch, many rows take longer, and no kernel
+  /// of a library is launched.
+  BatchInvariance invariance = BatchInvariance::not_required;
+  AttentionSource attention = AttentionSource::library;
+  /// The groups that collective ops name. They must outlive the executor.
+  DeviceRankGroups ranks = {};
+};
+
 /// The architecture that code is generated for, and the loader that brings the code to the device.
 struct CodeTarget {
   std::string architecture;  // in the words of its compilers: "sm_90"
@@ -53,14 +66,12 @@ class Accelerator {
   /// parallel::RankError that names a rank, DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<DeviceRanks> join_ranks(device::Device& device,
                                                                 parallel::Communicator& ranks) = 0;
-  /// Makes an executor for a stream of this accelerator and loads its kernels. If batch invariance
-  /// is required, a row has the same bits in any launch, and many rows take longer. `ranks`: the
-  /// groups that collective ops name; they must outlive the executor. \throws DeviceError,
-  /// OutOfMemory
-  [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
-                                                                        device::MemoryPool& pool,
-                                                                        BatchInvariance invariance,
-                                                                        DeviceRankGroups ranks) = 0;
+  /// Makes an executor for a stream of this accelerator and loads its kernels. \throws
+  /// DeviceError, OutOfMemory
+  [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(
+      device::Stream& stream, device::MemoryPool& pool, const ExecutorOptions& options) = 0;
+  /// Whether the plug-in has attention kernels of a library (FlashInfer).
+  [[nodiscard]] virtual bool has_library_attention() const = 0;
   /// Makes a sampler for a stream of this accelerator and at most `max_rows` rows at a time. It can
   /// count the tokens of up to `most_counted` requests with penalties, if there is room. nullptr:
   /// the vocabulary is too large. \throws DeviceError, OutOfMemory
@@ -95,7 +106,7 @@ struct LoadedAccelerator {
 [[nodiscard]] bool has_cuda_driver();
 
 /// The version of the interface between the plug-in and its loader. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 8;
+inline constexpr uint32_t kAcceleratorVersion = 9;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// Makes an accelerator, which the caller owns. nullptr: the accelerator cannot be used, and

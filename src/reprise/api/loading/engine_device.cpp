@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "reprise/api/loading/engine_ranks.h"
+#include "reprise/api/options/attention_kernels.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/usable_cores.h"
@@ -98,9 +99,12 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
   for (const auto& group : opened.device_ranks) groups.push_back(group.get());
   opened.execution = std::make_unique<runner::Execution>(
       *opened.device,
-      [&accelerator, &groups, invariance = invariance_of(args, opened)](device::Stream& stream,
-                                                                        device::MemoryPool& pool) {
-        return accelerator.create_executor(stream, pool, invariance, groups);
+      [&, invariance = invariance_of(args, opened)](device::Stream& stream,
+                                                    device::MemoryPool& pool) {
+        return accelerator.create_executor(
+            stream,
+            pool,
+            {.invariance = invariance, .attention = attention_source(args), .ranks = groups});
       });
   return opened;
 }

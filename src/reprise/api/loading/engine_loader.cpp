@@ -27,6 +27,7 @@
 #include "reprise/api/loading/product_tuning.h"
 #include "reprise/api/loading/replay_log.h"
 #include "reprise/api/loading/weight_files.h"
+#include "reprise/api/options/attention_kernels.h"
 #include "reprise/api/options/engine_plan.h"
 #include "reprise/api/options/memory_size.h"
 #include "reprise/api/options/model_text.h"
@@ -120,6 +121,10 @@ std::shared_ptr<EngineDevice> open_device(const EngineArgs& args,
                                           StartupReport& report) {
   auto device = std::make_shared<EngineDevice>(open_engine_device(args, options.isa));
   append_warnings(report.warnings, device->warnings);
+  if (device->is_gpu()) {
+    report.attention_kernels =
+        attention_kernels_text(args, options, device->accelerator->has_library_attention());
+  }
   return device;
 }
 
@@ -367,7 +372,11 @@ EnginePlan plan_engine(const EngineArgs& args) {
   const ResolvedOptions& options = *engine->options;
   EnginePlan plan{.main = {.inputs = options.graph_inputs, .resolved = options.graphs},
                   .draft = std::nullopt,
-                  .warnings = options.warnings};
+                  .warnings = options.warnings,
+                  .attention_kernels = {}};
+  if (args.device != "cpu") {
+    plan.attention_kernels = attention_kernels_text(engine->args, options, std::nullopt);
+  }
   if (const std::unique_ptr<LoadedEngine> draft = resolve_draft_engine(*engine)) {
     plan.draft = {.inputs = draft->options->graph_inputs, .resolved = draft->options->graphs};
   }

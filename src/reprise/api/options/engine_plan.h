@@ -20,6 +20,7 @@ struct EnginePlan {
   GraphPlan main;
   std::optional<GraphPlan> draft;     // of the draft model or draft head
   std::vector<std::string> warnings;  // those of the start, with those of main.resolved
+  std::string attention_kernels;      // of a GPU; empty if the arguments exclude it
 };
 
 /// What load_engine() decides for these arguments, by the same code. Reads the model's

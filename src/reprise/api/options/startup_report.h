@@ -70,6 +70,7 @@ struct StartupReport {
   /// 0: the model has no encoder.
   int32_t num_decoder_prompt_tokens = 0;
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
+  std::string attention_kernels;  // whose kernels a GPU runs, and why; empty on a CPU
   config::ResolvedConfig resolved;
   compile::CompilationReport compilation;
   cudagraph::CaptureReport capture;

@@ -56,19 +56,23 @@ class CudaAccelerator final : public Accelerator {
     return std::make_unique<NcclRanks>(
         nccl().api, nccl().version, dynamic_cast<device::cuda::CudaDevice&>(device), ranks);
   }
-  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
-                                                                device::MemoryPool& pool,
-                                                                BatchInvariance invariance,
-                                                                DeviceRankGroups ranks) override {
+  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(
+      device::Stream& stream, device::MemoryPool& pool, const ExecutorOptions& options) override {
     const LoadedCublasLt& cublas_lt = libraries_.cublas_lt;
+    const bool takes_library = options.attention == AttentionSource::library &&
+                               options.invariance == BatchInvariance::not_required;
     return std::make_unique<CudaExecutor>(
         stream,
         pool,
-        CudaExecutorOptions{.num_multiprocessors = num_multiprocessors(stream.device()),
-                            .invariance = invariance,
-                            .cublas_lt = cublas_lt.reason.empty() ? &cublas_lt.api : nullptr,
-                            .flashinfer = libraries_.flashinfer,
-                            .ranks = {ranks.begin(), ranks.end()}});
+        CudaExecutorOptions{
+            .num_multiprocessors = num_multiprocessors(stream.device()),
+            .invariance = options.invariance,
+            .cublas_lt = cublas_lt.reason.empty() ? &cublas_lt.api : nullptr,
+            .flashinfer = takes_library ? libraries_.flashinfer : FlashInferKernels{},
+            .ranks = {options.ranks.begin(), options.ranks.end()}});
+  }
+  [[nodiscard]] bool has_library_attention() const override {
+    return !libraries_.flashinfer.heads.empty();
   }
   [[nodiscard]] std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                int32_t max_rows,
