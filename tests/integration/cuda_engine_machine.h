@@ -29,6 +29,7 @@ class CudaEngineMachine {
     if (const auto driver = device::cuda::load_driver(); driver.reason.empty()) {
       real_ = device::cuda::create_cuda_device(driver.api);
       cublas_lt_ = kernels::cuda::load_cublas_lt();
+      flashinfer_ = kernels::cuda::flashinfer_kernels();
     } else {
       fake_ = std::make_unique<kernels::cuda::CudaMachine>();
     }
@@ -47,6 +48,13 @@ class CudaEngineMachine {
     return is_real() ? memory.total - memory.allocated_here : memory.free;
   }
 
+  /// Later executors launch FlashInfer's kernels, played on the host. Those of a real GPU do.
+  void take_flashinfer() {
+    if (is_real()) return;
+    flashinfer_ = kernels::cuda::declared_flashinfer_kernels();
+    flashinfer_.planned = {};
+  }
+
   [[nodiscard]] TinyEngineOptions options(TinyEngineOptions options) {
     options.device = &device();
     options.generator = compile::cuda_code_generator(code_.architecture, *code_.loader, [this] {
@@ -58,12 +66,10 @@ class CudaEngineMachine {
       return std::make_unique<kernels::cuda::CudaExecutor>(
           stream,
           pool,
-          kernels::cuda::CudaExecutorOptions{
-              .num_multiprocessors =
-                  cuda.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-              .cublas_lt = cublas_lt(),
-              .flashinfer = is_real() ? kernels::cuda::flashinfer_kernels()
-                                      : kernels::cuda::FlashInferKernels{}});
+          kernels::cuda::CudaExecutorOptions{.num_multiprocessors = cuda.driver().attribute(
+                                                 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                                             .cublas_lt = cublas_lt(),
+                                             .flashinfer = flashinfer_});
     };
     return options;
   }
@@ -75,6 +81,7 @@ class CudaEngineMachine {
   }
 
   kernels::cuda::LoadedCublasLt cublas_lt_;
+  kernels::cuda::FlashInferKernels flashinfer_;
   compile::FakeNvrtc nvrtc_;
   std::unique_ptr<kernels::cuda::CudaMachine> fake_;
   std::unique_ptr<device::Device> real_;

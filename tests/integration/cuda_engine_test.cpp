@@ -449,6 +449,36 @@ TEST(CudaEngine, steps_need_no_memory_that_the_largest_one_did_not_take_and_the_
   }
 }
 
+void expect_backend_equals_eager_and_cpu(CudaEngineMachine& machine,
+                                         const attention::BackendInfo& backend,
+                                         CudagraphMode mode) {
+  TinyEngineOptions cpu_options{
+      .mode = mode, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config};
+  cpu_options.max_num_tokens = machine.is_real() ? 64 : 8;
+  cpu_options.max_num_reqs = machine.is_real() ? 16 : 4;
+  cpu_options.attention = &backend;
+  TinyEngine engine(machine.options(cpu_options));
+  TinyEngine cpu(cpu_options);
+  for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+  engine.randomize_kv(11);
+  const std::vector<std::byte> kv = engine.save_kv();
+  uint32_t seed = 100;
+  for (Mix mix : kMixes) {
+    for (int32_t num_tokens : {1, 3}) {
+      const TestBatch batch(mix, num_tokens, cpu_options.max_num_reqs, seed++);
+      const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+      const Outcome replay = run(engine, batch, decision, decision.mode, kv);
+      const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
+      const std::string what = fmt::format(
+          "{} {}: {} of {} tokens", backend.name, backend.version, to_string(mix), num_tokens);
+      expect_same_bits(eager, replay, what);
+      const Outcome want = run(cpu, batch, decision, CudagraphRuntimeMode::NONE, kv);
+      EXPECT_LT(relative_distance(replay.logits, want.logits), 2e-2) << what;
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 TEST(CudaEngine,
      every_attention_backend_replays_what_it_computes_eagerly_and_what_the_cpu_computes) {
   struct Backend {
@@ -459,31 +489,20 @@ TEST(CudaEngine,
        {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}}) {
     for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::FULL_AND_PIECEWISE}) {
       CudaEngineMachine machine;
-      TinyEngineOptions cpu_options{
-          .mode = mode, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config};
-      cpu_options.max_num_tokens = machine.is_real() ? 64 : 8;
-      cpu_options.max_num_reqs = machine.is_real() ? 16 : 4;
-      cpu_options.attention = &attention::find_attention_backend(backend.name, backend.version);
-      TinyEngine engine(machine.options(cpu_options));
-      TinyEngine cpu(cpu_options);
-      for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
-      engine.randomize_kv(11);
-      const std::vector<std::byte> kv = engine.save_kv();
-      uint32_t seed = 100;
-      for (Mix mix : kMixes) {
-        for (int32_t num_tokens : {1, 3}) {
-          const TestBatch batch(mix, num_tokens, cpu_options.max_num_reqs, seed++);
-          const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
-          const Outcome replay = run(engine, batch, decision, decision.mode, kv);
-          const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
-          const std::string what = fmt::format(
-              "{} {}: {} of {} tokens", backend.name, backend.version, to_string(mix), num_tokens);
-          expect_same_bits(eager, replay, what);
-          const Outcome want = run(cpu, batch, decision, CudagraphRuntimeMode::NONE, kv);
-          EXPECT_LT(relative_distance(replay.logits, want.logits), 2e-2) << what;
-          if (::testing::Test::HasFailure()) return;
-        }
-      }
+      expect_backend_equals_eager_and_cpu(
+          machine, attention::find_attention_backend(backend.name, backend.version), mode);
+    }
+  }
+}
+
+// One path for every batch, and one for uniform batches.
+TEST(CudaEngine, flashinfers_kernels_replay_what_they_compute_eagerly_and_what_the_cpu_computes) {
+  for (const int version : {3, 2}) {
+    for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::FULL_AND_PIECEWISE}) {
+      CudaEngineMachine machine;
+      machine.take_flashinfer();
+      expect_backend_equals_eager_and_cpu(
+          machine, attention::find_attention_backend("FLASH_ATTN", version), mode);
     }
   }
 }
