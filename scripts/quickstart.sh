@@ -115,8 +115,8 @@ reprise=build/release/bin/reprise
 model=models/reprise-tiny
 prompt="Once upon a time"
 
-scripts/setup.sh
 choose_cuda
+if [[ -z "$no_cuda" ]]; then scripts/setup.sh; else scripts/setup.sh --without-flashinfer; fi
 if [[ ! -x "$reprise" ]]; then
   say "Building Reprise (the first time takes minutes) ..."
 fi
