@@ -27,7 +27,7 @@ for argument in "$@"; do
   esac
 done
 
-scripts/setup.sh --tests
+scripts/setup.sh --tests --without-flashinfer
 mkdir -p build
 tools=build/lint/bin
 if ! cmp -s tools/lint-requirements.txt build/lint/installed.txt; then
