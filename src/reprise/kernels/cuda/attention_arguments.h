@@ -70,6 +70,14 @@ enum class ServedRequests : int32_t {
   of_many_rows,  // the others. This launch also fills the rows of the padding.
 };
 
+/// How the kernels for decoding divide the work of a request. (One field for both properties,
+/// because with two of them ptxas spills registers.)
+enum class AttentionDivision : int32_t {
+  by_context,           // parts of equal length, in tiles of kAttentionTileRows
+  fixed_parts,          // parts begin at multiples of kFixedPartSteps; tiles of kAttentionWarpRows
+  by_context_in_small,  // parts of equal length, in tiles of kAttentionWarpRows
+};
+
 /// Paged attention that divides its work on the device. The grid is fixed for a shape, and blocks
 /// without work end at once. The kernels for decoding take any grid (see attention_share.cuh). The
 /// grid of the kernels for prompts is max_tiles * kv_heads * max_parts.
@@ -85,9 +93,8 @@ struct alignas(16) CudaAttentionArguments {
   int64_t max_tiles;          // prompts
   int64_t max_parts;          // prompts
   ServedRequests served;
-  int32_t block_bits;   // prompts: block_size is 2 to this power
-  int32_t fixed_parts;  // decoding: 1 = parts begin at multiples of kFixedPartSteps
-  int32_t small_tiles;  // decoding: 1 = tiles have kAttentionWarpRows rows, as with fixed_parts
+  int32_t block_bits;          // prompts: block_size is 2 to this power
+  AttentionDivision division;  // decoding
   int32_t
       is_uniform;  // decoding: 1 = all requests have query_len tokens; read by FlashInfer's kernels
 };

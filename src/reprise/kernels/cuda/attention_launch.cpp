@@ -201,8 +201,8 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
       .max_parts = 1,
       .served = ServedRequests::all,
       .block_bits = std::countr_zero(static_cast<uint64_t>(call.key_cache.size(2))),
-      .fixed_parts = options_.invariance == BatchInvariance::required ? 1 : 0,
-      .small_tiles = 0,
+      .division = options_.invariance == BatchInvariance::required ? AttentionDivision::fixed_parts
+                                                                   : AttentionDivision::by_context,
       .is_uniform = 0};
   AttentionKernelArguments& a = arguments.call;
   const AttentionPathKernels paths = attention_kernels(call.q.dtype());
@@ -210,7 +210,8 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
     const device::Kernel& by_rows = *paths.any_batch.by_rows;
     return launch(stream(), by_rows, blocks_by_rows(a, by_rows), arguments, attention_uses(call));
   }
-  if (arguments.fixed_parts != 0) return launch_fixed_attention(call, paths, arguments);
+  if (arguments.division == AttentionDivision::fixed_parts)
+    return launch_fixed_attention(call, paths, arguments);
   a.query_len = attention().query_len;
   const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
@@ -232,7 +233,7 @@ bool CudaExecutor::launch_few_rows(const AttentionCall& call,
   const bool is_prompts = has_many_rows(a) && arguments.served == ServedRequests::all;
   const FlashInferHeads* flashinfer =
       is_prompts ? nullptr : flashinfer_heads(options_.flashinfer, call);
-  arguments.small_tiles = flashinfer != nullptr ? 1 : 0;
+  if (flashinfer != nullptr) arguments.division = AttentionDivision::by_context_in_small;
   const int64_t tile_rows = flashinfer != nullptr ? kAttentionWarpRows : kAttentionTileRows;
   int64_t tiles = most_tiles(a, tile_rows);
   if (arguments.is_uniform != 0)

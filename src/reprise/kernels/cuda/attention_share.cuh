@@ -37,8 +37,9 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
                                         int64_t request,
                                         int halvings) {
   const AttentionKernelArguments& a = arguments.call;
-  const bool is_fixed = arguments.fixed_parts != 0;
-  RequestWork work = {{request, 0, 0, 0}, 0, 0, is_fixed || arguments.small_tiles != 0};
+  const bool is_fixed = arguments.division == AttentionDivision::fixed_parts;
+  RequestWork work = {
+      {request, 0, 0, 0}, 0, 0, arguments.division != AttentionDivision::by_context};
   if (request >= a.num_reqs) return work;
   work.r = kUniform ? uniform_request(a, request) : request_tokens(a, request);
   const int64_t tokens = kUniform

@@ -22,7 +22,8 @@ struct FlashInferDecode {
 struct FlashInferHeads {
   DType dtype = DType::bf16;
   int64_t head_dim = 0;
-  /// The contract of the project's kernels for decoding, with tiles of sixteen rows (small_tiles).
+  /// The contract of the project's kernels for decoding, with
+  /// AttentionDivision::by_context_in_small.
   const device::Kernel* decode = nullptr;
 };
 

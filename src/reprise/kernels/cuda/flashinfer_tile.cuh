@@ -297,7 +297,7 @@ REPRISE_DEVICE void attend_tile_by_flashinfer(const AttentionKernelArguments& a,
 }
 
 /// The contract of attention_fragments. \pre q is aligned to 16 bytes and so are its strides;
-/// small_tiles
+/// the division is by_context_in_small
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void flashinfer_attention(const CudaAttentionArguments& arguments) {
   attend_shares<T, kHeadDim>(
