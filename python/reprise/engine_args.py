@@ -109,6 +109,7 @@ class EngineArgs:
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
     # for FLASH_ATTN: 2 or 3
     flash_attn_version: int = dataclasses.field(default_factory=lambda: int(os.environ.get("VLLM_FLASH_ATTN_VERSION") or 0))
+    flashinfer_prefill: bool = False  # prompts by FlashInfer's kernels, on GPUs of compute capability 9.0
     enforce_eager: bool = False
     verify_graphs: str = "capture"  # or off, strict: what is proved about each graph at the start
     replay_log: str | os.PathLike[str] = ""  # a file for `reprise replay`

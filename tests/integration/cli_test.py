@@ -343,6 +343,7 @@ class Spellings(Case):
         self.assertIn("did you mean 'backend'", self.refused("explain", "-ac.bakend=FLASH_ATTN"))
         self.assertIn("FLASH_ATTN", self.refused("explain", "-ac.backend=FLASH_ATNT"))
         self.assertIn("a number from 2 to 3", self.refused("explain", "-ac.flash_attn_version=4"))
+        self.assertIn("expected true or false", self.refused("explain", "-ac.disable_flashinfer_prefill=7"))
         run = self.run_cli("explain", MODEL, "-ac.use_cudnn_prefill=true")
         self.assertIn("use_cudnn_prefill has no effect here", run.stderr)
 

@@ -396,7 +396,7 @@ void add_graph_options(OptionTable& table, api::EngineArgs& args) {
       kGraphs,
       "A kernel may begin while the previous one ends, on GPUs of compute capability 9.",
       args.programmatic_dependent_launch);
-  add_attention_options(table, args.attention_backend, args.flash_attn_version);
+  add_attention_options(table, args);
   add_compilation_options(
       table, args.compilation_config, args.optimization_level, args.extension_files);
   table.add({.name = "compile-cache-root",

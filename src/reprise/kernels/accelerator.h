@@ -24,8 +24,8 @@ struct AcceleratorOptions {
 };
 
 /// Whose attention kernels an executor launches: those of a library where the plug-in has some for
-/// the call, or only the project's own.
-enum class AttentionSource : uint8_t { library, own };
+/// the call, those for decoding only, or only the project's own.
+enum class AttentionSource : uint8_t { library, library_decoding, own };
 
 struct ExecutorOptions {
   /// If it is required, a row has the same bits in any launch, many rows take longer, and no kernel

@@ -142,6 +142,7 @@ void bind_graph_arguments(EngineArgsClass& arguments) {
   using api::EngineArgs;
   arguments.def_rw("attention_backend", &EngineArgs::attention_backend)
       .def_rw("flash_attn_version", &EngineArgs::flash_attn_version)
+      .def_rw("flashinfer_prefill", &EngineArgs::flashinfer_prefill)
       .def_rw("enforce_eager", &EngineArgs::enforce_eager)
       .def_prop_rw(
           "optimization_level",

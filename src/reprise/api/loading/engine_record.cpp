@@ -58,6 +58,7 @@ void each_option(Args& args, const Visit& visit) {
   visit("max_lora_rank", args.max_lora_rank);
   visit("attention_backend", args.attention_backend);
   visit("flash_attn_version", args.flash_attn_version);
+  visit("flashinfer_prefill", args.flashinfer_prefill);
   visit("cpu_isa", args.cpu_isa);
   visit("batch_invariant", args.batch_invariant);
   visit("tune", args.tune);

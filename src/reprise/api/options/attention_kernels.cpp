@@ -44,9 +44,10 @@ std::string why_own(const EngineArgs& args,
 }  // namespace
 
 kernels::AttentionSource attention_source(const EngineArgs& args) {
+  using kernels::AttentionSource;
   const bool is_open = args.attention_backend == "auto" && args.flash_attn_version == 0;
-  return is_open || args.attention_backend == "FLASHINFER" ? kernels::AttentionSource::library
-                                                           : kernels::AttentionSource::own;
+  if (!is_open && args.attention_backend != "FLASHINFER") return AttentionSource::own;
+  return args.flashinfer_prefill ? AttentionSource::library : AttentionSource::library_decoding;
 }
 
 std::string attention_kernels_text(const EngineArgs& args,
@@ -56,7 +57,8 @@ std::string attention_kernels_text(const EngineArgs& args,
     return fmt::format("Reprise's own: {}", why);
   }
   const int64_t head_dim = options.config.head_dim;
-  const bool has_prompts = std::ranges::find(kPromptHeads, head_dim) != kPromptHeads.end();
+  const bool has_prompts =
+      args.flashinfer_prefill && std::ranges::find(kPromptHeads, head_dim) != kPromptHeads.end();
   return fmt::format("FlashInfer's{} for decoding (heads of {}, {}){}; otherwise Reprise's own",
                      has_library.has_value() ? "" : ", if the plug-in has them,",
                      head_dim,

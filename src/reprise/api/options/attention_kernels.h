@@ -10,7 +10,7 @@
 namespace reprise::api {
 
 /// Whether a GPU may run the attention kernels of a library (FlashInfer) in the place of Reprise's
-/// own. The backend decides: auto and FLASHINFER.
+/// own. The backend decides: auto and FLASHINFER; those for prompts must be asked for.
 [[nodiscard]] kernels::AttentionSource attention_source(const EngineArgs& args);
 
 /// Whose attention kernels a GPU runs for this model, and why. `has_library`: the plug-in has those

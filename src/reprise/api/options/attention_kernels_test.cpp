@@ -29,6 +29,8 @@ class AttentionKernelsText : public ::testing::Test {
 };
 
 TEST_F(AttentionKernelsText, names_flashinfer_for_the_heads_that_it_serves) {
+  EXPECT_EQ(text(), "FlashInfer's for decoding (heads of 128, bfloat16); otherwise Reprise's own");
+  args_.flashinfer_prefill = true;
   EXPECT_EQ(text(),
             "FlashInfer's for decoding (heads of 128, bfloat16), and for prompts on compute "
             "capability 9.0; otherwise Reprise's own");
@@ -54,6 +56,8 @@ TEST_F(AttentionKernelsText, says_why_the_own_kernels_run) {
 }
 
 TEST_F(AttentionKernelsText, a_version_of_flash_attn_is_a_choice_too) {
+  EXPECT_EQ(attention_source(args_), kernels::AttentionSource::library_decoding);
+  args_.flashinfer_prefill = true;
   EXPECT_EQ(attention_source(args_), kernels::AttentionSource::library);
   args_.flash_attn_version = 3;
   EXPECT_EQ(attention_source(args_), kernels::AttentionSource::own);

@@ -107,6 +107,9 @@ struct EngineArgs {
   /// A name that attention::find_attention_backend accepts.
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;  // 2 or 3, for FLASH_ATTN; 0 = 3
+  /// GPUs of compute capability 9.0 compute prompts with FlashInfer's kernels. Off until a GPU has
+  /// run these kernels.
+  bool flashinfer_prefill = false;
   bool enforce_eager = false;
   /// What is proved about each captured graph before it may be replayed: off, capture, strict. See
   /// cudagraph::parse_verify_graphs.

@@ -59,17 +59,14 @@ class CudaAccelerator final : public Accelerator {
   [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool, const ExecutorOptions& options) override {
     const LoadedCublasLt& cublas_lt = libraries_.cublas_lt;
-    const bool takes_library = options.attention == AttentionSource::library &&
-                               options.invariance == BatchInvariance::not_required;
     return std::make_unique<CudaExecutor>(
         stream,
         pool,
-        CudaExecutorOptions{
-            .num_multiprocessors = num_multiprocessors(stream.device()),
-            .invariance = options.invariance,
-            .cublas_lt = cublas_lt.reason.empty() ? &cublas_lt.api : nullptr,
-            .flashinfer = takes_library ? libraries_.flashinfer : FlashInferKernels{},
-            .ranks = {options.ranks.begin(), options.ranks.end()}});
+        CudaExecutorOptions{.num_multiprocessors = num_multiprocessors(stream.device()),
+                            .invariance = options.invariance,
+                            .cublas_lt = cublas_lt.reason.empty() ? &cublas_lt.api : nullptr,
+                            .flashinfer = flashinfer_of(options),
+                            .ranks = {options.ranks.begin(), options.ranks.end()}});
   }
   [[nodiscard]] bool has_library_attention() const override {
     return !libraries_.flashinfer.heads.empty();
@@ -91,6 +88,16 @@ class CudaAccelerator final : public Accelerator {
   [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 
  private:
+  [[nodiscard]] FlashInferKernels flashinfer_of(const ExecutorOptions& options) const {
+    FlashInferKernels kernels = libraries_.flashinfer;
+    if (options.attention == AttentionSource::own ||
+        options.invariance == BatchInvariance::required) {
+      kernels = {};
+    }
+    if (options.attention == AttentionSource::library_decoding) kernels.prompts = {};
+    return kernels;
+  }
+
   static const device::cuda::Driver& driver_of(device::Device& device) {
     return dynamic_cast<device::cuda::CudaDevice&>(device).driver();
   }

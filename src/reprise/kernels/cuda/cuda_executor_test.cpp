@@ -341,7 +341,8 @@ TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_i
   };
   play("decode", "reprise_planned_attention_by_rows_bf16");
   play("merge", "reprise_merge_attention_bf16");
-  CudaExecutor executor(*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = {.planned = kTable}});
+  CudaExecutor executor(
+      *stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = {.planned = kTable}});
   const auto launches_of =
       [&](int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t query_len, int64_t window) {
         num_launches = 0;

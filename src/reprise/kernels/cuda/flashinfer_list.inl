@@ -34,7 +34,8 @@
   REPRISE_FLASHINFER_TYPE(X, bf16, BFloat16) \
   REPRISE_FLASHINFER_TYPE(X, f16, Float16)
 
-// For any batch and any group, on the tensor cores: REPRISE_FLASHINFER_HEADS(X) is X(type, T, head_dim).
+// For any batch and any group, on the tensor cores: REPRISE_FLASHINFER_HEADS(X) is X(type, T,
+// head_dim).
 #define REPRISE_FLASHINFER_HEADS(X) \
   X(bf16, BFloat16, 64)             \
   X(bf16, BFloat16, 128)            \
