@@ -6,8 +6,8 @@ set(REPRISE_FLASHINFER AUTO CACHE STRING "FlashInfer's attention kernels: AUTO (
 set(FLASHINFER_INCLUDE_DIRS "")
 
 function(find_downloaded_flashinfer)
-  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/flashinfer.txt)
-  file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/flashinfer.txt pin REGEX "^flashinfer-python==")
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/flashinfer.txt)
+  file(STRINGS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/flashinfer.txt pin REGEX "^flashinfer-python==")
   string(REGEX MATCH "^flashinfer-python==([0-9a-z.]+) --hash=sha256:([0-9a-f]+)$" pin "${pin}")
   set(version ${CMAKE_MATCH_1})
   set(hash ${CMAKE_MATCH_2})

@@ -24,9 +24,9 @@ using Start = device::CudaKernelCode::Start;
   constexpr Kernel kernel{.name = #kernel "_cuda",                 \
                           .cuda = {.image = reprise_cuda_kernels,  \
                                    .function = "reprise_" #kernel, \
-                                   .threads_per_block = threads,   \
-                                   .shared_bytes = shared,         \
-                                   .start = when}};
+                                   .threads_per_block = (threads), \
+                                   .shared_bytes = (shared),       \
+                                   .start = (when)}};
 #define REPRISE_CUDA_DECLARE_USUAL(kernel, Arguments, threads, shared, ...) \
   REPRISE_CUDA_DECLARE(Start::early_if_asked, kernel, threads, shared)
 REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DECLARE_USUAL)
