@@ -31,7 +31,8 @@ CONFIGURATIONS = {
     "fuzzers": ({"REPRISE_BUILD_TESTS": "ON", "REPRISE_BUILD_FUZZERS": "ON", "REPRISE_PCH": "OFF"}, r"/json_fuzz\.dir/"),
 }
 # This configuration needs a CUDA toolkit: only nvcc reads FlashInfer's headers.
-FLASHINFER = ({"REPRISE_CUDA": "ON", "REPRISE_CUDA_ARCHITECTURES": "90a", "REPRISE_FLASHINFER": "/nowhere",
+FLASHINFER = ({"REPRISE_CUDA": "ON", "REPRISE_CUDA_ARCHITECTURES": "90a", "REPRISE_CUDA_FAST_COMPILE": "ON",
+               "REPRISE_FLASHINFER": "/nowhere",
                "REPRISE_FOLDERS": "base;parallel;device;tensor;kernels", "REPRISE_PCH": "OFF"}, r"reprise_kernels_cuda.*unity_\d")
 NEEDS_PYTHON = {"REPRISE_BUILD_PYTHON": "ON", "REPRISE_PCH": "OFF"}
 
