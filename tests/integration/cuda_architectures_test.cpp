@@ -24,8 +24,8 @@ using testing::TinyEngineOptions;
 class CudaArchitectures : public ::testing::TestWithParam<const char*> {
  protected:
   // One GPU for all models, because making its context takes longer than running a model.
-  static void SetUpTestSuite() { machine_ = std::make_unique<CudaEngineMachine>(); }
-  static void TearDownTestSuite() { machine_.reset(); }
+  static void SetUpTestSuite() { machine = std::make_unique<CudaEngineMachine>(); }
+  static void TearDownTestSuite() { machine.reset(); }
 
   static TinyEngineOptions options(CompilationMode level) {
     TinyEngineOptions options{.mode = CudagraphMode::FULL_AND_PIECEWISE,
@@ -90,10 +90,10 @@ class CudaArchitectures : public ::testing::TestWithParam<const char*> {
                                    .uniform = tokens.size() == 1});
   }
 
-  static std::unique_ptr<CudaEngineMachine> machine_;
+  static std::unique_ptr<CudaEngineMachine> machine;
   double worst_ = 0;  // the largest error of a logit
 };
-std::unique_ptr<CudaEngineMachine> CudaArchitectures::machine_;
+std::unique_ptr<CudaEngineMachine> CudaArchitectures::machine;
 
 TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equals_eager) {
   const std::vector<GoldenCase> cases = testing::load_goldens(GetParam());
@@ -102,7 +102,7 @@ TEST_P(CudaArchitectures, logits_are_within_1e_4_of_transformers_and_replay_equa
   ASSERT_NE(golden, cases.end());
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
     SCOPED_TRACE(config::to_string(level));
-    TinyEngineOptions options = machine_->options(this->options(level));
+    TinyEngineOptions options = machine->options(this->options(level));
     // NVRTC takes seconds for each model; cuda_generated_code_test has cases with generated code.
     options.generator.reset();
     TinyEngine engine(options);
@@ -132,7 +132,7 @@ TEST_P(CudaArchitectures, DISABLED_verifier_and_shadow_checks_raise_no_false_ala
       TinyEngineOptions asked = options(level);
       asked.mode = mode;
       asked.shadow = {.rate = 1};
-      TinyEngineOptions options = machine_->options(asked);
+      TinyEngineOptions options = machine->options(asked);
       options.generator.reset();
       TinyEngine engine(options);
       const cudagraph::CaptureReport report = engine.runner().capture({});

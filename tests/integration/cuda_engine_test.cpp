@@ -212,21 +212,8 @@ struct Generated {
   engine::EngineCoreCounters counters;
 };
 
-Generated generate(TinyEngine& engine, const GenerateOptions& options) {
-  const bool has_drafts = options.drafter != nullptr;
-  engine::EngineCore core(
-      engine.runner(),
-      {.scheduler = {.max_num_seqs = 4,
-                     .max_num_batched_tokens = 16,
-                     .max_model_len = 64,
-                     .decode_query_len =
-                         has_drafts ? engine.resolved().uniform_decode_query_len : 1,
-                     .pad_drafts = has_drafts,
-                     .async_scheduling = options.async_scheduling,
-                     .vocab_size = static_cast<int>(engine.config().vocab_size)},
-       .seed = 5,
-       .row_sampler = options.row_sampler,
-       .drafter = options.drafter});
+/// `all_on_device`: only those whose tokens the device can sample, and more than fit at once.
+std::vector<sampling::SamplingParams> requests_of_all_kinds(bool all_on_device) {
   std::vector<sampling::SamplingParams> requests = {
       {.temperature = 0, .max_tokens = 7},
       {.temperature = 0.8F, .top_p = 0.9F, .top_k = 40, .max_tokens = 4},
@@ -240,7 +227,7 @@ Generated generate(TinyEngine& engine, const GenerateOptions& options) {
       // The device would change the logits.
       {.temperature = 0, .max_tokens = 4, .logprobs = 2, .logit_bias = {{7, 3.0F}}},
   };
-  if (options.all_on_device) {
+  if (all_on_device) {
     requests.resize(4);
     requests.push_back({.temperature = 0, .presence_penalty = 2.0F, .max_tokens = 9});
     requests.push_back({.temperature = 0,
@@ -256,6 +243,26 @@ Generated generate(TinyEngine& engine, const GenerateOptions& options) {
                           .stop_token_ids = {i, 2 * i + 11}});
     }
   }
+  return requests;
+}
+
+Generated generate(TinyEngine& engine, const GenerateOptions& options) {
+  const bool has_drafts = options.drafter != nullptr;
+  engine::EngineCore core(
+      engine.runner(),
+      {.scheduler = {.max_num_seqs = 4,
+                     .max_num_batched_tokens = 16,
+                     .max_model_len = 64,
+                     .decode_query_len =
+                         has_drafts ? engine.resolved().uniform_decode_query_len : 1,
+                     .pad_drafts = has_drafts,
+                     .async_scheduling = options.async_scheduling,
+                     .vocab_size = static_cast<int>(engine.config().vocab_size)},
+       .seed = 5,
+       .row_sampler = options.row_sampler,
+       .drafter = options.drafter});
+  const std::vector<sampling::SamplingParams> requests =
+      requests_of_all_kinds(options.all_on_device);
   std::vector<std::vector<int32_t>> tokens(requests.size());
   uint64_t first_id = 0;
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -41,7 +41,7 @@ class StreamedExperts : public StreamedOps {
     return as_experts(weight, num_experts);
   }
   Tensor rows_for(const Tensor& experts, int64_t rows) {
-    const Tensor x = random({rows, experts.size(2)});
+    Tensor x = random({rows, experts.size(2)});
     if (experts.layout().family != WeightFamily::block_panels) return x;
     OpAttributes attributes;
     attributes.type.dtype = DType::i8;
