@@ -92,7 +92,7 @@ inline Gpu open_gpu(const kernels::AcceleratorOptions& options = {}) {
 }
 
 inline runner::Execution::MakeExecutor executor_of(
-    const Gpu& gpu, kernels::AttentionSource attention = kernels::AttentionSource::library) {
+    const Gpu& gpu, kernels::AttentionSource attention = kernels::ExecutorOptions{}.attention) {
   return [&gpu, attention](device::Stream& stream, device::MemoryPool& pool) {
     return gpu.accelerator->create_executor(stream, pool, {.attention = attention});
   };

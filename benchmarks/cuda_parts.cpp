@@ -36,7 +36,7 @@ std::vector<int64_t> first_blocks_of(const std::vector<int32_t>& contexts) {
 double time_attention(const Gpu& gpu,
                       const std::vector<int32_t>& contexts,
                       int32_t query_len,
-                      AttentionSource source = AttentionSource::library) {
+                      AttentionSource source = kernels::ExecutorOptions{}.attention) {
   constexpr int kRepeats = 20;
   const auto requests = static_cast<int32_t>(contexts.size());
   runner::Execution execution(*gpu.device, executor_of(gpu, source));
@@ -259,7 +259,7 @@ void measure_attention(const Gpu& gpu, RowLog& log) {
     const double own = time_attention(gpu, contexts, query_len, AttentionSource::own);
     Json row = {{"requests", requests}, {"context", context}, {"own_microseconds", own * 1e6}};
     if (gpu.accelerator->has_library_attention()) {
-      const double library = time_attention(gpu, contexts, query_len);
+      const double library = time_attention(gpu, contexts, query_len, AttentionSource::library);
       row["flashinfer_microseconds"] = library * 1e6;
       if (query_len == 1) {
         const double bytes = 4.0 * kKvHeads * kHeadDim * requests * context;

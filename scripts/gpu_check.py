@@ -52,16 +52,16 @@ SECTIONS = (
             "real models first: head size 128 and 64, hidden 4096, vocabulary 152k",
             "{bin}/cuda_executor_test --gtest_filter=*Shapes*:-*Streamed*:*FlashInfer* && {bin}/cuda_row_sampler_test && "
             "{bin}/cuda_executor_test --gtest_filter=-*Shapes*:*Streamed*:*FlashInfer*"),
-    Section("parts", 25, "decode attention against the bandwidth of a kernel that only reads (batch 1 at 32k, batch 32 at "
-            "4k); attention of a prompt; the peak of large products; time of an update",
-            "{bin}/cuda_benchmark parts {rows}"),
     # Sections of their own, because a wrong barrier of these kernels would not end.
     Section("attention", 40, "FlashInfer's attention, if it was built in, agrees with the CPU's reference functions; its time "
-            "beside that of the project's own kernels, and the prediction of docs/gpu-figures.md",
+            "beside that of the project's own kernels (predicted: docs/gpu-figures.md)",
             "{bin}/cuda_executor_test --gtest_filter=*CudaFlashInfer* && {bin}/cuda_benchmark attention {rows}"),
     Section("streamed", 60, "kernels whose weights arrive by bulk copies have the bits of the usual ones; both for 1 and 8 "
             "rows, 0.5B, 1B and 8B, 7B in int4_g128, 8B in float8, experts of 30B, beside the prediction of benchmarks/card_model.py",
             "{bin}/cuda_executor_test --gtest_filter=*Streamed* && {bin}/cuda_benchmark streamed {rows} {limit}"),
+    Section("parts", 25, "decode attention against the bandwidth of a kernel that only reads (batch 1 at 32k, batch 32 at "
+            "4k); attention of a prompt; the peak of large products; time of an update",
+            "{bin}/cuda_benchmark parts {rows}"),
     Section("sampling", 15, "time to sample a token from 152k logits: greedy, temperature, and Qwen's own generation "
             "config, for 1, 8, 64 and 256 rows", "{bin}/cuda_benchmark sampling {rows}"),
     Section("replay", 60, "replay equals eager bit for bit: 5 modes x 4 levels x 4 mixes x 18 sizes; 1,000 replays take no "

@@ -52,7 +52,7 @@ done
 for archive in build/downloads/xgrammar-*.tar.gz; do
   tar -xOf "$archive" --wildcards '*/LICENSE' --occurrence=1 >"$licences/xgrammar"
 done
-# FlashInfer and CUTLASS, whose kernels are in the plug-in for GPUs, and CCCL.
+# FlashInfer and CUTLASS, whose kernels are in the plug-in for GPUs.
 if [[ -e build/release/bin/reprise_cuda.so ]]; then
   for unpacked in build/release/third_party/flashinfer-*; do
     cp "$unpacked"/flashinfer_python-*.dist-info/licenses/LICENSE "$licences/flashinfer"

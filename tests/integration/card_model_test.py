@@ -126,7 +126,7 @@ class CardModel(unittest.TestCase):
         self.assertAlmostEqual(streamed.us(1, 37888, 3584, 67 / 128, 1, 2.0), elements * 67 / 128 / 1e6 / 4.58 - 2.0 + 0.2, places=2)
         self.assertAlmostEqual(streamed.us(8, 37888, 3584, 67 / 128, model.streamed_instructions("int4_g128", 8), 2.0, 32),
                                elements / 512 * (44 + 41 / 4) / model.INSTRUCTIONS_PER_US + 0.2, places=2)
-        # What fills the ring is no more than it holds, and nothing is shorter than the latencies.
+        # However long the kernel ahead runs, only the ring is filled. Small products take as long as their latencies.
         self.assertAlmostEqual(streamed.us(1, 37888, 3584, 67 / 128, 1, 50.0), elements * 67 / 128 / 1e6 / 4.58 - 10.56 / 4.58 + 0.2, places=2)
         self.assertAlmostEqual(streamed.us(1, 3584, 3584, 67 / 128, of_four_bits, 2.0), 2.2)
         step, own = (model.step_us(model.nodes_of(shape, 1, 256, kernel, "own", "int4_g128"), kernel) for kernel in ("streamed", "own"))

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -27,11 +28,16 @@ struct AcceleratorOptions {
 /// the call, those for decoding only, or only the project's own.
 enum class AttentionSource : uint8_t { library, library_decoding, own };
 
+/// The sizes of heads for which a library has attention kernels, in bfloat16 and float16: for
+/// decoding, and for prompts on compute capability 9.0.
+inline constexpr std::array<int64_t, 3> kLibraryDecodingHeads = {64, 128, 256};
+inline constexpr std::array<int64_t, 2> kLibraryPromptHeads = {64, 128};
+
 struct ExecutorOptions {
   /// If it is required, a row has the same bits in any launch, many rows take longer, and no kernel
   /// of a library is launched.
   BatchInvariance invariance = BatchInvariance::not_required;
-  AttentionSource attention = AttentionSource::library;
+  AttentionSource attention = AttentionSource::library_decoding;
   /// The groups that collective ops name. They must outlive the executor.
   DeviceRankGroups ranks = {};
 };

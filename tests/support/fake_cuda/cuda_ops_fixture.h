@@ -55,6 +55,34 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
     std::memcpy(tensor.data(), values.data(), values.size() * 4);
     return tensor;
   }
+  Tensor own(const TensorType& type) {
+    return Tensor::own(type, device::PoolReference(pool_->allocate(type.bytes())), executor_);
+  }
+  /// The weight as `num_experts` matrices of neighbouring rows.
+  Tensor as_experts(const Tensor& weight, int64_t num_experts) {
+    owners_.push_back(weight);
+    TensorType type = weight.type();
+    type.shape = {num_experts, type.shape[0] / num_experts, type.shape[1]};
+    return Tensor::borrow(type, weight.data(), executor_);
+  }
+  /// top_k different experts for each token; some rows have none.
+  Tensor choose(int64_t tokens, int64_t top_k, int64_t num_experts, bool has_missing) {
+    std::vector<int32_t> chosen;
+    for (int64_t token = 0; token < tokens; ++token) {
+      const auto first = static_cast<int64_t>(random_() % static_cast<uint64_t>(num_experts));
+      for (int64_t k = 0; k < top_k; ++k) {
+        const bool is_missing = has_missing && random_() % 5 == 0;
+        chosen.push_back(is_missing ? -1 : static_cast<int32_t>((first + k) % num_experts));
+      }
+    }
+    return ints({tokens, top_k}, chosen);
+  }
+  /// Rows in blocks, for a weight in blocks.
+  Tensor quantized(const Tensor& x) {
+    OpAttributes attributes;
+    attributes.type.dtype = DType::i8;
+    return run(OpCode::quantize_blocks, {x}, attributes);
+  }
   /// Runs one op. Operands that are missing at the end are left out.
   Tensor run(OpCode code, std::vector<Tensor> inputs, OpAttributes attributes = {}) {
     std::array<Tensor, 1> outputs;
@@ -83,6 +111,9 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
   FlashInferKernels flashinfer_;
   CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = flashinfer_}};
   std::mt19937 random_{7};
+
+ private:
+  std::vector<Tensor> owners_;  // of the memory of experts
 };
 
 class CudaOps : public CudaOpsOf<DType> {

@@ -15,8 +15,8 @@
 
 #include "reprise/kernels/cuda/block.cuh"
 
-// What nvcc declares by itself. Functions without a body here, and the variables, are used only by
-// kernels and functions that no test calls.
+// nvcc declares these words by itself, so FlashInfer's headers use them without an include. No test
+// calls the functions and kernels that need the variables, or a function without a body here.
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 inline const uint3 threadIdx{}, blockIdx{};
@@ -55,7 +55,7 @@ namespace flashinfer {
 
 enum class PosEncodingMode { kNone = 0U, kRoPELlama = 1U, kALiBi = 2U };
 
-// As in CUDA, the larger of a number and NaN is the number.
+// As in CUDA: if one of the two is NaN, the result is the other one.
 template <typename A, typename B>
 auto max(A a, B b) {
   if constexpr (std::is_floating_point_v<A>)

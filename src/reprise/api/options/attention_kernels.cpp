@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <span>
 
 #include "reprise/attention/attention_backend.h"
 
 namespace reprise::api {
 namespace {
 
-// The sizes of heads for which the plug-in has kernels of FlashInfer: for decoding, and for prompts
-// on compute capability 9.0.
-constexpr std::array<int64_t, 3> kDecodeHeads = {64, 128, 256};
-constexpr std::array<int64_t, 2> kPromptHeads = {64, 128};
+bool has_size(std::span<const int64_t> sizes, int64_t head_dim) {
+  return std::ranges::find(sizes, head_dim) != sizes.end();
+}
 
 /// Why a GPU runs only Reprise's own attention kernels; empty if a library has some for this model.
 std::string why_own(const EngineArgs& args,
@@ -34,7 +33,7 @@ std::string why_own(const EngineArgs& args,
   if (options.kv_cache_dtype.dtype.value_or(options.dtype) != options.dtype) {
     return fmt::format("FlashInfer has none for a cache of {}", options.kv_cache_dtype.name);
   }
-  if (std::ranges::find(kDecodeHeads, options.config.head_dim) == kDecodeHeads.end()) {
+  if (!has_size(kernels::kLibraryDecodingHeads, options.config.head_dim)) {
     return fmt::format("FlashInfer has none for heads of {}", options.config.head_dim);
   }
   if (has_library == false) return "this plug-in was built without FlashInfer; see docs/gpu.md";
@@ -54,11 +53,11 @@ std::string attention_kernels_text(const EngineArgs& args,
                                    const ResolvedOptions& options,
                                    std::optional<bool> has_library) {
   if (const std::string why = why_own(args, options, has_library); !why.empty()) {
-    return fmt::format("Reprise's own: {}", why);
+    return fmt::format("Reprise's own ({})", why);
   }
   const int64_t head_dim = options.config.head_dim;
   const bool has_prompts =
-      args.flashinfer_prefill && std::ranges::find(kPromptHeads, head_dim) != kPromptHeads.end();
+      args.flashinfer_prefill && has_size(kernels::kLibraryPromptHeads, head_dim);
   return fmt::format("FlashInfer's{} for decoding (heads of {}, {}){}; otherwise Reprise's own",
                      has_library.has_value() ? "" : ", if the plug-in has them,",
                      head_dim,

@@ -42,17 +42,17 @@ TEST_F(AttentionKernelsText, names_flashinfer_for_the_heads_that_it_serves) {
 }
 
 TEST_F(AttentionKernelsText, says_why_the_own_kernels_run) {
-  EXPECT_THAT(text(false), HasSubstr("own: this plug-in was built without FlashInfer"));
+  EXPECT_THAT(text(false), HasSubstr("own (this plug-in was built without FlashInfer"));
   options_.config.head_dim = 96;
-  EXPECT_THAT(text(), HasSubstr("own: FlashInfer has none for heads of 96"));
+  EXPECT_THAT(text(), HasSubstr("own (FlashInfer has none for heads of 96"));
   options_.kv_cache_dtype = kv_cache::find_cache_dtype("fp8");
-  EXPECT_THAT(text(), HasSubstr("own: FlashInfer has none for a cache of fp8"));
+  EXPECT_THAT(text(), HasSubstr("own (FlashInfer has none for a cache of fp8"));
   options_.dtype = DType::f32;
-  EXPECT_THAT(text(), HasSubstr("own: FlashInfer has none for float32"));
+  EXPECT_THAT(text(), HasSubstr("own (FlashInfer has none for float32"));
   args_.batch_invariant = true;
-  EXPECT_THAT(text(), HasSubstr("own: --batch-invariant"));
+  EXPECT_THAT(text(), HasSubstr("own (--batch-invariant"));
   args_.attention_backend = "TRITON_ATTN";
-  EXPECT_THAT(text(), HasSubstr("own: --attention-backend TRITON_ATTN takes them"));
+  EXPECT_THAT(text(), HasSubstr("own (--attention-backend TRITON_ATTN takes them"));
 }
 
 TEST_F(AttentionKernelsText, a_version_of_flash_attn_is_a_choice_too) {

@@ -28,6 +28,11 @@ class CudaAccelerator final : public Accelerator {
           "no cuBLASLt ({}): products of many rows run in our own kernels, so prompts take longer",
           libraries_.cublas_lt.reason));
     }
+    if (libraries_.are_kernels_slow) {
+      remarks_.emplace_back(
+          "the kernels for GPUs were compiled with few optimisations and are slow: configure the "
+          "build with -DREPRISE_CUDA_FAST_COMPILE=OFF");
+    }
   }
 
   [[nodiscard]] std::unique_ptr<device::Device> create_device(

@@ -18,6 +18,7 @@ struct CudaLibraries {
   /// Called once, when ranks are to be connected.
   std::function<LoadedNccl()> load_nccl;
   FlashInferKernels flashinfer = {};  // must outlive the accelerator
+  bool are_kernels_slow = false;      // REPRISE_CUDA_FAST_COMPILE; a remark says so
 };
 
 /// An accelerator over a driver.

@@ -1,5 +1,6 @@
 #include "reprise/kernels/cuda/cuda_executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/kernels/cuda/cuda_accelerator.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "tests/support/fake_cuda/cuda_ops_fixture.h"
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
 #include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 #include "tests/support/kernels/products.h"
@@ -21,6 +25,19 @@
 // kernels.
 namespace reprise::kernels::cuda {
 namespace {
+
+TEST(CudaAccelerator, says_that_its_kernels_were_compiled_with_few_optimisations) {
+  const device::cuda::FakeDriver driver;
+  const auto remarks_of = [&](bool are_kernels_slow) {
+    const auto accelerator =
+        create_cuda_accelerator(driver.api(), {.are_kernels_slow = are_kernels_slow});
+    const auto remarks = accelerator->remarks();
+    return std::vector<std::string>(remarks.begin(), remarks.end());
+  };
+  EXPECT_THAT(remarks_of(true),
+              testing::ElementsAre(testing::HasSubstr("-DREPRISE_CUDA_FAST_COMPILE=OFF")));
+  EXPECT_THAT(remarks_of(false), testing::IsEmpty());
+}
 
 TEST_P(CudaOps, multiply_like_the_oracle_at_edges_of_rows_columns_and_depth) {
   for (int64_t rows : {1, 2, 7, 8, 9, 31, 32, 33, 65}) {

@@ -24,16 +24,6 @@ class CudaExperts : public CudaOpsOf<DType> {
  protected:
   [[nodiscard]] DType dtype() const override { return GetParam(); }
 
-  Tensor own(const TensorType& type) {
-    return Tensor::own(type, device::PoolReference(pool_->allocate(type.bytes())), executor_);
-  }
-  /// The weight as `num_experts` matrices of neighbouring rows.
-  Tensor as_experts(const Tensor& weight, int64_t num_experts) {
-    weights_.push_back(weight);
-    TensorType type = weight.type();
-    type.shape = {num_experts, type.shape[0] / num_experts, type.shape[1]};
-    return Tensor::borrow(type, weight.data(), executor_);
-  }
   Tensor in_blocks(PanelFormat format, int64_t columns, int64_t depth) {
     const std::array parts = {PanelPart{.format = format, .columns = columns}};
     Tensor weight = own(packed_weight_type(parts, depth, dtype()));
@@ -44,23 +34,6 @@ class CudaExperts : public CudaOpsOf<DType> {
     Tensor weight = own(float_panels_type(codec, columns, depth, dtype()));
     fill_float_panels(weight, random_);
     return weight;
-  }
-  Tensor quantized(const Tensor& x) {
-    OpAttributes attributes;
-    attributes.type.dtype = DType::i8;
-    return run(OpCode::quantize_blocks, {x}, attributes);
-  }
-  /// top_k different experts for each token; some rows have none.
-  Tensor choose(int64_t tokens, int64_t top_k, int num_experts, bool has_missing) {
-    std::vector<int32_t> chosen;
-    for (int64_t token = 0; token < tokens; ++token) {
-      const auto first = static_cast<int>(random_() % static_cast<unsigned>(num_experts));
-      for (int k = 0; k < static_cast<int>(top_k); ++k) {
-        const bool is_missing = has_missing && random_() % 5 == 0;
-        chosen.push_back(is_missing ? -1 : (first + k) % num_experts);
-      }
-    }
-    return ints({tokens, top_k}, chosen);
   }
   void expect_product(const Tensor& x,
                       const Tensor& experts,
@@ -81,7 +54,6 @@ class CudaExperts : public CudaOpsOf<DType> {
   }
 
  private:
-  std::vector<Tensor> weights_;  // owners of the memory of experts
 };
 
 struct Tokens {

@@ -42,7 +42,7 @@ struct CutlassOf<Float16> {
   using type = cutlass::half_t;
 };
 
-/// What FlashInfer's loop needs of an "attention variant" and of its parameters.
+/// FlashInfer's loop takes an "attention variant" with these members, and LoopParams.
 struct ScaledSoftmax {
   float sm_scale_log2;
 

@@ -1,5 +1,9 @@
 #include "reprise/kernels/cuda/flashinfer_table.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_arguments.h"
 #include "reprise/kernels/cuda/flashinfer_list.inl"
@@ -68,6 +72,17 @@ REPRISE_FLASHINFER_PROMPTS(REPRISE_FLASHINFER_DECLARE)
 constexpr FlashInferPromptKernel kFlashInferPrompts[] = {
     REPRISE_FLASHINFER_PROMPTS(REPRISE_FLASHINFER_ENTRY)};
 #undef REPRISE_FLASHINFER_ENTRY
+
+/// Whether there are kernels of each type for these sizes of heads, and no others.
+template <typename Kernels, typename Sizes>
+constexpr bool are_for(const Kernels& kernels, const Sizes& sizes) {
+  return std::size(kernels) == 2 * sizes.size() &&
+         std::ranges::all_of(kernels, [&](const auto& kernel) {
+           return std::ranges::find(sizes, kernel.head_dim) != sizes.end();
+         });
+}
+static_assert(are_for(kFlashInferHeads, kLibraryDecodingHeads));
+static_assert(are_for(kFlashInferPrompts, kLibraryPromptHeads));
 
 }  // namespace
 

@@ -26,8 +26,8 @@ struct NativeOf<Float16> {
 template <typename T>
 using Native = typename NativeOf<T>::type;
 
-/// What FlashInfer's functions need of an "attention variant": scores are multiplied by this scale
-/// before exp2.
+/// FlashInfer's functions take an "attention variant" with these members. They multiply scores by
+/// this scale before exp2.
 struct ScaledScores {
   static constexpr bool use_softmax = true;
   float sm_scale_log2;

@@ -33,17 +33,6 @@ class CudaPacked : public CudaOpsOf<DType> {
   Tensor random_weight(PanelFormat format, int64_t columns, int64_t depth) {
     return random_weight({{.format = format, .columns = columns}}, depth);
   }
-  /// The weight as `num_experts` matrices of neighbouring rows.
-  Tensor as_experts(const Tensor& weight, int64_t num_experts) {
-    TensorType type = weight.type();
-    type.shape = {num_experts, type.shape[0] / num_experts, type.shape[1]};
-    return Tensor::borrow(type, weight.data(), executor_);
-  }
-  Tensor quantized(const Tensor& x) {
-    OpAttributes attributes;
-    attributes.type.dtype = DType::i8;
-    return run(OpCode::quantize_blocks, {x}, attributes);
-  }
   Tensor silu_and_mul_quantized(std::vector<Tensor> inputs) {
     OpAttributes attributes;
     attributes.type.dtype = DType::i8;

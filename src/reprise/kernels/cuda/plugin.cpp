@@ -26,6 +26,7 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   return create_cuda_accelerator(driver.api,
                                  {.cublas_lt = load_cublas_lt(),
                                   .load_nccl = load_nccl,
-                                  .flashinfer = flashinfer_kernels()})
+                                  .flashinfer = flashinfer_kernels(),
+                                  .are_kernels_slow = REPRISE_CUDA_FAST_COMPILE != 0})
       .release();
 }

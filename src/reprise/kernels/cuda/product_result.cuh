@@ -9,7 +9,7 @@ namespace reprise::kernels::cuda {
 
 enum class Epilogue : int { none, silu_and_mul, rope_kv_write };
 
-/// What a result needs besides its sums, if it is neither rotated nor cached.
+/// What is added to the sums of a result that is neither rotated nor cached.
 struct ResultInputs {
   float bias[2] = {};
   float residual = 0;

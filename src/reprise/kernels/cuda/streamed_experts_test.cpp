@@ -19,16 +19,6 @@ namespace {
 
 class StreamedExperts : public StreamedOps {
  protected:
-  Tensor own(const TensorType& type) {
-    return Tensor::own(type, device::PoolReference(pool_->allocate(type.bytes())), executor_);
-  }
-  /// The weight as `num_experts` matrices of neighbouring rows.
-  Tensor as_experts(const Tensor& weight, int64_t num_experts) {
-    weights_.push_back(weight);
-    TensorType type = weight.type();
-    type.shape = {num_experts, type.shape[0] / num_experts, type.shape[1]};
-    return Tensor::borrow(type, weight.data(), executor_);
-  }
   Tensor blocks(PanelFormat format, int64_t num_experts, int64_t columns, int64_t depth) {
     const std::array parts = {PanelPart{.format = format, .columns = num_experts * columns}};
     Tensor weight = own(packed_weight_type(parts, depth, dtype()));
@@ -43,21 +33,7 @@ class StreamedExperts : public StreamedOps {
   Tensor rows_for(const Tensor& experts, int64_t rows) {
     Tensor x = random({rows, experts.size(2)});
     if (experts.layout().family != WeightFamily::block_panels) return x;
-    OpAttributes attributes;
-    attributes.type.dtype = DType::i8;
-    return run(OpCode::quantize_blocks, {x}, attributes);
-  }
-  /// top_k different experts for each token; some rows have none.
-  Tensor choose(int64_t tokens, int64_t top_k, int64_t num_experts, bool has_missing) {
-    std::vector<int32_t> chosen;
-    for (int64_t token = 0; token < tokens; ++token) {
-      const auto first = static_cast<int64_t>(random_() % static_cast<uint64_t>(num_experts));
-      for (int64_t k = 0; k < top_k; ++k) {
-        const bool is_missing = has_missing && random_() % 5 == 0;
-        chosen.push_back(is_missing ? -1 : static_cast<int32_t>((first + k) % num_experts));
-      }
-    }
-    return ints({tokens, top_k}, chosen);
+    return quantized(x);
   }
   void expect_usual_bits(const Tensor& experts, int64_t tokens, int64_t top_k, bool has_missing) {
     SCOPED_TRACE(testing::Message()
@@ -83,7 +59,6 @@ class StreamedExperts : public StreamedOps {
   }
 
  private:
-  std::vector<Tensor> weights_;  // owners of the memory of experts
 };
 
 TEST_P(StreamedExperts, have_the_bits_of_the_usual_kernels) {

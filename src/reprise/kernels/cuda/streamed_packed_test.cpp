@@ -29,9 +29,6 @@ constexpr std::array kFloatCodecs = {PanelFormat::f8e4m3_rows,
 
 class StreamedPacked : public StreamedOps {
  protected:
-  Tensor own(const TensorType& type) {
-    return Tensor::own(type, device::PoolReference(pool_->allocate(type.bytes())), executor_);
-  }
   Tensor blocks(const std::vector<PanelPart>& parts, int64_t depth) {
     Tensor weight = own(packed_weight_type(parts, depth, dtype()));
     fill_packed_weight(weight, parts, random_);
@@ -49,11 +46,6 @@ class StreamedPacked : public StreamedOps {
     Tensor weight = own(int8_panels_type(columns, depth, dtype()));
     fill_int8_panels(weight, random_);
     return weight;
-  }
-  Tensor in_blocks(const Tensor& x) {
-    OpAttributes attributes;
-    attributes.type.dtype = DType::i8;
-    return run(OpCode::quantize_blocks, {x}, attributes);
   }
   /// Codes of all values.
   Tensor codes(int64_t rows, int64_t depth) {
@@ -76,7 +68,7 @@ class StreamedPacked : public StreamedOps {
     }
     const Tensor x = random({rows, depth});
     const bool is_in_blocks = weight.layout().family == WeightFamily::block_panels;
-    return {is_in_blocks ? in_blocks(x) : x, Tensor()};
+    return {is_in_blocks ? quantized(x) : x, Tensor()};
   }
 
   void expect_usual_bits(OpCode code,
@@ -194,8 +186,8 @@ TEST_P(StreamedPacked, leave_rows_that_no_bulk_copy_can_bring_to_the_usual_kerne
     return functions_;
   };
   if (machine_.is_real()) GTEST_SKIP() << "only the fake driver tells which kernels ran";
-  // A row of an odd number of blocks is no multiple of 16 bytes.
-  const Tensor odd = in_blocks(random({2, 96}));
+  // With an odd number of blocks, the bytes of a row are not a multiple of 16.
+  const Tensor odd = quantized(random({2, 96}));
   EXPECT_EQ(functions_of(odd, blocks(PanelFormat::q8_0, 32, 96)),
             std::set<std::string>{"reprise_packed_linear_8"});
   // Rows 266 bytes apart.
@@ -203,7 +195,7 @@ TEST_P(StreamedPacked, leave_rows_that_no_bulk_copy_can_bring_to_the_usual_kerne
   for (const std::string& function : functions_of(x, floats(PanelFormat::f8e4m3_rows, 32, 128))) {
     EXPECT_EQ(function.find("_streamed_"), std::string::npos) << function;
   }
-  EXPECT_EQ(functions_of(in_blocks(random({9, 128})), blocks(PanelFormat::q8_0, 32, 128)),
+  EXPECT_EQ(functions_of(quantized(random({9, 128})), blocks(PanelFormat::q8_0, 32, 128)),
             std::set<std::string>{"reprise_packed_linear_16"});
 }
 
@@ -211,7 +203,7 @@ TEST_P(StreamedPacked, have_one_block_for_each_multiprocessor) {
   if (machine_.is_real()) GTEST_SKIP() << "only the fake driver tells the size of a launch";
   for (const auto& [columns, blocks_of] : {std::pair{400, 4U}, {40, 3U}, {8, 1U}}) {
     const Tensor weight = blocks({{.format = PanelFormat::int4_g128, .columns = columns}}, 128);
-    const Tensor x = in_blocks(random({1, 128}));
+    const Tensor x = quantized(random({1, 128}));
     most_blocks_ = 0;
     (void)bytes_by({.kernel = Kernel::streamed}, OpCode::linear, {x, weight, {}}, {}, {});
     // A weight may have up to eight parts, each with a panel that is not full.
