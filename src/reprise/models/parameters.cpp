@@ -285,9 +285,12 @@ void Parameters::write(const weights::WeightSource& source, const Origin& origin
   if (device_->is_host_accessible()) {
     return reader_.read(source, origin.plan, {static_cast<std::byte*>(to.data), to.bytes});
   }
-  staging_.resize(to.bytes);
-  reader_.read(source, origin.plan, staging_);
-  stream_->copy_from_host(to.data, staging_.data(), to.bytes);
+  // Its bytes are all written, by several threads; one thread would need long to clear them first.
+  if (staging_.bytes < to.bytes) {
+    staging_ = {.data = std::make_unique_for_overwrite<std::byte[]>(to.bytes), .bytes = to.bytes};
+  }
+  reader_.read(source, origin.plan, {staging_.data.get(), to.bytes});
+  stream_->copy_from_host(to.data, staging_.data.get(), to.bytes);
 }
 
 std::optional<float> Parameters::find_number(std::string_view name) const {

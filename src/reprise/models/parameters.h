@@ -163,6 +163,12 @@ class Parameters {
     device::BufferView buffer;
     std::vector<std::string> names;
   };
+  /// Where weights are read for a device whose memory the host cannot write. As large as the
+  /// largest of them.
+  struct Staging {
+    std::unique_ptr<std::byte[]> data;
+    size_t bytes = 0;
+  };
 
   /// The family in which the source's packing is kept; nothing if the packing is not kept.
   [[nodiscard]] std::optional<WeightFamily> packed_family(
@@ -206,8 +212,7 @@ class Parameters {
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<Scale> scales_;                            // their memory is kept, as of tables
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
-  // For a device whose memory the host cannot write. As large as the largest tensor.
-  std::vector<std::byte> staging_;
+  Staging staging_;
   size_t total_bytes_ = 0;
   std::string unpacked_experts_;
 };

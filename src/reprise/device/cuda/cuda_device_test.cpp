@@ -506,6 +506,26 @@ TEST_F(CudaDeviceOverFake, copies_of_any_size_go_through_the_staging_memory) {
   }
 }
 
+TEST_F(CudaDeviceOverFake, an_error_of_any_thread_ends_a_large_upload_and_the_next_one_works) {
+  const auto device = create_cuda_device(driver_.api());
+  const size_t count = size_t{6} << 20;
+  std::vector<uint32_t> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint32_t>(i * 2654435761U);
+  const Buffer buffer = device->allocate(count * 4);
+  // Twelve parts are copied and recorded, so no upload makes fewer than 24 calls.
+  for (uint64_t k = 1; k <= 24; ++k) {
+    SCOPED_TRACE(testing::Message() << "call " << k);
+    const auto stream = device->create_stream();
+    driver_.fail_call(k);
+    EXPECT_THROW(stream->copy_from_host(buffer.data(), values.data(), count * 4), DeviceError);
+    driver_.fail_call(0);
+    stream->copy_from_host(buffer.data(), values.data(), count * 4);
+    std::vector<uint32_t> found(count);
+    stream->copy_to_host(found.data(), buffer.data(), count * 4);
+    EXPECT_TRUE(found == values);
+  }
+}
+
 TEST_F(CudaDeviceOverFake, a_capture_left_by_its_thread_is_ended_when_it_comes_by_again) {
   const auto device = create_cuda_device(driver_.api());
   const auto stream = device->create_stream();

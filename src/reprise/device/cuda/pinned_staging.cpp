@@ -1,7 +1,13 @@
 #include "reprise/device/cuda/pinned_staging.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace reprise::device::cuda {
 
@@ -29,31 +35,79 @@ void PinnedStaging::allocate(Slot& slot) {
   }
 }
 
-PinnedStaging::Slot& PinnedStaging::next_slot() {
-  Slot& slot = slots_[next_];
+void PinnedStaging::prepare(Slot& slot) {
   if (slot.read == nullptr) allocate(slot);
   if (slot.is_recorded) {
     driver_->check(driver_->bound().event_synchronize(slot.read), "cuEventSynchronize");
     slot.is_recorded = false;
   }
+}
+
+PinnedStaging::Slot& PinnedStaging::next_slot() {
+  Slot& slot = slots_[next_];
   next_ = (next_ + 1) % kSlots;
   return slot;
+}
+
+void PinnedStaging::upload_part(Slot& slot,
+                                CUdeviceptr destination,
+                                const std::byte* source,
+                                size_t bytes,
+                                CUstream stream) {
+  prepare(slot);
+  const DriverApi& api = driver_->bound();
+  std::memcpy(slot.data, source, bytes);
+  driver_->check(api.memcpy_htod_async(destination, slot.data, bytes, stream), "cuMemcpyHtoDAsync");
+  driver_->check(api.event_record(slot.read, stream), "cuEventRecord");
+  slot.is_recorded = true;
 }
 
 void PinnedStaging::upload(CUdeviceptr destination,
                            const std::byte* source,
                            size_t bytes,
                            CUstream stream) {
+  if (bytes >= kSharedBytes) return upload_on_threads(destination, source, bytes, stream);
   for (size_t done = 0; done < bytes; done += kSlotBytes) {
     const size_t part = std::min(kSlotBytes, bytes - done);
-    Slot& slot = next_slot();
-    const DriverApi& api = driver_->bound();
-    std::memcpy(slot.data, source + done, part);
-    driver_->check(api.memcpy_htod_async(destination + done, slot.data, part, stream),
-                   "cuMemcpyHtoDAsync");
-    driver_->check(api.event_record(slot.read, stream), "cuEventRecord");
-    slot.is_recorded = true;
+    upload_part(next_slot(), destination + done, source + done, part, stream);
   }
+}
+
+void PinnedStaging::upload_on_threads(CUdeviceptr destination,
+                                      const std::byte* source,
+                                      size_t bytes,
+                                      CUstream stream) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;  // guarded by mutex
+  // Each thread has its own slot.
+  const auto take_parts = [&](Slot& slot) noexcept {
+    try {
+      for (size_t begin = next.fetch_add(kSlotBytes); begin < bytes;
+           begin = next.fetch_add(kSlotBytes)) {
+        const size_t part = std::min(kSlotBytes, bytes - begin);
+        upload_part(slot, destination + begin, source + begin, part, stream);
+      }
+    } catch (...) {
+      next = bytes;  // the others stop after their part
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  };
+  {
+    const size_t num_threads =
+        std::min<size_t>(kSlots, std::max(std::thread::hardware_concurrency(), 1U));
+    std::vector<std::jthread> helpers;
+    try {
+      for (size_t i = 1; i < num_threads; ++i) {
+        helpers.emplace_back([&take_parts, &slot = slots_[i]] { take_parts(slot); });
+      }
+    } catch (const std::system_error&) {
+      // The system allows no more threads, so there are fewer.
+    }
+    take_parts(slots_[0]);
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 void PinnedStaging::download(std::byte* destination,
@@ -63,6 +117,7 @@ void PinnedStaging::download(std::byte* destination,
   for (size_t done = 0; done < bytes; done += kSlotBytes) {
     const size_t part = std::min(kSlotBytes, bytes - done);
     Slot& slot = next_slot();
+    prepare(slot);
     const DriverApi& api = driver_->bound();
     driver_->check(api.memcpy_dtoh_async(slot.data, source + done, part, stream),
                    "cuMemcpyDtoHAsync");

@@ -8,7 +8,9 @@
 namespace reprise::device::cuda {
 
 /// Page-locked host memory that a stream's copies from and to the host pass through: the GPU reads
-/// one slot while the host fills the next one. Allocated by the first copy. One thread.
+/// one slot while the host fills the next one. Allocated by the first copy. Its user is one thread;
+/// large copies to the GPU take up to three more, because one thread copies memory more slowly than
+/// the bus does.
 class PinnedStaging {
  public:
   explicit PinnedStaging(const Driver& driver) noexcept : driver_(&driver) {}
@@ -30,9 +32,21 @@ class PinnedStaging {
   // Four slots keep the copy engine busy while weights are loaded; a step's inputs need one.
   static constexpr size_t kSlots = 4;
   static constexpr size_t kSlotBytes = size_t{2} << 20;
+  static constexpr size_t kSharedBytes = kSlots * kSlotBytes;  // of a copy that threads share
 
   Slot& next_slot();
   void allocate(Slot& slot);
+  /// Waits until the slot may be written again.
+  void prepare(Slot& slot);
+  void upload_part(Slot& slot,
+                   CUdeviceptr destination,
+                   const std::byte* source,
+                   size_t bytes,
+                   CUstream stream);
+  void upload_on_threads(CUdeviceptr destination,
+                         const std::byte* source,
+                         size_t bytes,
+                         CUstream stream);
 
   const Driver* driver_;  // owned by the device
   std::array<Slot, kSlots> slots_;
