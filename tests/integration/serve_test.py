@@ -215,6 +215,7 @@ class Routes(unittest.TestCase):
         response, text = self.server.request("GET", "/v1/models")
         (model,) = json.loads(text)["data"]
         self.assertEqual((model["id"], model["object"]), (NAME, "model"))
+        self.assertEqual(model["root"], str(MODEL), "clients load the tokenizer from there")
         self.assertGreater(model["max_model_len"], 0)
         response, text = self.server.request("GET", f"/v1/models/{NAME}")
         self.assertEqual(json.loads(text)["id"], NAME)

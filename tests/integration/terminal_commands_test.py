@@ -101,6 +101,18 @@ class RunBatch(unittest.TestCase):
         large, small = self.run_batch(rows, "--max-answer-bytes", "121k")
         self.assertEqual((large["response"]["status_code"], small["response"]["status_code"]), (200, 200))
 
+    def test_a_pipe_carries_requests_and_answers_and_keeps_what_was_there(self):
+        rows = line("a", prompt="Once", max_tokens=2) + "\n" + line("b", prompt="Once", max_tokens=3)
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder, "out.jsonl")
+            target.write_text("kept\n", encoding="utf-8")
+            with target.open("a", encoding="utf-8") as out:
+                subprocess.run([BINARY, "run-batch", MODEL, "-i", "-", "-o", "-"], input=rows, stdout=out, text=True,
+                               timeout=TIMEOUT, check=True)
+            kept, *answers = target.read_text(encoding="utf-8").splitlines()
+        self.assertEqual(kept, "kept")
+        self.assertEqual([json.loads(answer)["custom_id"] for answer in answers], ["a", "b"])
+
     def test_an_empty_file_gives_an_empty_file(self):
         self.assertEqual(self.run_batch("\n \n"), [])
 

@@ -37,6 +37,8 @@ constexpr auto kUrls = std::to_array<std::string_view>({"/v1/chat/completions",
                                                         "/v2/rerank"});
 
 constexpr const char* kBatch = "Batch";
+constexpr std::string_view kStandardInput = "/dev/stdin";
+constexpr std::string_view kStandardOutput = "/dev/stdout";
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
 constexpr size_t kMaxLineParts = 400'000;       // more than a body may have
 constexpr int32_t kMaxRequestsInFlight = 1024;  // bounds the memory for any size of input file
@@ -59,14 +61,19 @@ OptionTable make_table(BatchArguments& arguments) {
              .short_name = "-i",
              .group = kBatch,
              .value_name = "FILE",
-             .help = "One request per line: custom_id, method, url, body.",
-             .apply = [&arguments](std::string_view value) { arguments.input_file = value; }});
+             .help = "One request per line: custom_id, method, url, body. -: standard input.",
+             .apply = [&arguments](std::string_view value) {
+               arguments.input_file = value == "-" ? kStandardInput : value;
+             }});
   table.add({.name = "output-file",
              .short_name = "-o",
              .group = kBatch,
              .value_name = "FILE",
-             .help = "One answer per line, in the same order; an existing file is overwritten.",
-             .apply = [&arguments](std::string_view value) { arguments.output_file = value; }});
+             .help = "One answer per line, in the same order; an existing file is overwritten. "
+                     "-: standard output.",
+             .apply = [&arguments](std::string_view value) {
+               arguments.output_file = value == "-" ? kStandardOutput : value;
+             }});
   table.add({.name = "served-model-name",
              .group = kBatch,
              .value_name = "NAME",
@@ -133,7 +140,10 @@ class BatchRun {
   BatchRun(server::LocalApi& api, const BatchArguments& arguments, int32_t num_in_flight)
       : api_(&api),
         reader_(arguments.input_file),
-        output_(arguments.output_file, std::ios::binary | std::ios::trunc),
+        // What a shell's >> has kept of a file stays.
+        output_(arguments.output_file,
+                arguments.output_file == kStandardOutput ? std::ios::binary | std::ios::app
+                                                         : std::ios::binary | std::ios::trunc),
         path_(arguments.output_file),
         window_(static_cast<size_t>(num_in_flight)) {
     if (!output_) throw FileError("E_BATCH", path_, "", "cannot be written");
@@ -285,7 +295,6 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   options.model.path = options.model.root = arguments.engine.model.string();
   options.model.names = arguments.served_model_names;
   if (options.model.names.empty()) options.model.names = {options.model.root};
-  options.model.root = options.model.names[0];
   options.generations.max_num_seqs = arguments.engine.max_num_seqs;
   // One request may ask for up to 256 answers (n), so the limit covers all requests in flight.
   options.generations.max_waiting_requests = kMaxRequestsInFlight * 256;

@@ -314,8 +314,6 @@ int run_serve(std::span<const std::string> arguments) {
 
   options.model.path = options.model.root = engine_args.model.string();
   if (options.model.names.empty()) options.model.names.push_back(options.model.root);
-  // When a name is given, it also replaces the model's path in answers.
-  options.model.root = options.model.names[0];
   options.version = kVersion;
   options.generations.max_num_seqs = engine_args.max_num_seqs;
 
