@@ -521,6 +521,7 @@ class Quantization(unittest.TestCase):
                 self.assertEqual(len(expected) >= 24, prompt == long)
                 self.assertEqual(found != expected, prompt == long)
                 self.assertEqual(self.prompt_logprobs(prompt, *software, VLLM_BATCH_INVARIANT="0"), found)
+                self.assertEqual(self.prompt_logprobs(prompt, *software), found, "the default")
                 differences = [abs(got - want) for got, want in zip(found, expected, strict=True)]
                 self.assertLess(sum(differences) / len(differences), 0.1)
 

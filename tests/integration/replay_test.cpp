@@ -428,6 +428,18 @@ TEST(Replay, says_that_a_constraint_without_a_source_cannot_be_repeated) {
   EXPECT_THAT(outcome.problems[0], HasSubstr("gave no source"));
 }
 
+TEST(ArgsOfRecord, asks_for_the_batch_invariance_that_the_logged_engine_had) {
+  const TempDirectory folder;
+  const LogContent log = log_of(arguments("NONE", 0), folder, 1);
+  Json record = log.engines.begin()->second;
+  EXPECT_EQ(record["bits"]["batch_invariant"], true);
+  EXPECT_FALSE(api::args_of_record(record).batch_invariant.has_value());
+  record["bits"]["cpu_isa"] = "amx";
+  EXPECT_EQ(api::args_of_record(record).batch_invariant, std::optional(true));
+  record["bits"]["batch_invariant"] = false;
+  EXPECT_FALSE(api::args_of_record(record).batch_invariant.has_value());
+}
+
 TEST(LikelyCauses, come_in_the_order_of_their_likelihood_and_end_with_a_sentence) {
   const Json logged = {{"version", "1"},
                        {"build", "a"},

@@ -19,7 +19,7 @@ void add_cpu_options(OptionTable& table, const std::string& group, api::EngineAr
                    group,
                    "The answer to a request does not depend on the other requests. Without it, "
                    "prompts and batches are faster on GPUs, and with packed weights on AMX.",
-                   "on for CPUs, off for GPUs",
+                   "on; off for GPUs, and for packed weights on AMX",
                    args.batch_invariant);
 }
 

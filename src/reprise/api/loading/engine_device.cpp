@@ -46,7 +46,16 @@ kernels::BatchInvariance invariance_of(const EngineArgs& args, const EngineDevic
 }  // namespace
 
 bool is_batch_invariant(const EngineArgs& args, const EngineDevice& device) noexcept {
-  return args.batch_invariant.value_or(!device.is_gpu());
+  return args.batch_invariant.value_or(!device.is_gpu() &&
+                                       !kernels::has_kernels_without_invariance(device.isa));
+}
+
+bool depends_on_batches(const EngineArgs& args,
+                        const EngineDevice& device,
+                        const models::Parameters& weights) {
+  if (is_batch_invariant(args, device)) return false;
+  return device.is_gpu() ||
+         (kernels::has_kernels_without_invariance(device.isa) && weights.has_block_panels());
 }
 
 std::optional<compile::CodeGenerator> EngineDevice::code_generator() const {
@@ -112,7 +121,7 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
 std::vector<std::string> warnings_of_invariance(const EngineArgs& args,
                                                 const EngineDevice& device,
                                                 const models::Parameters& weights) {
-  if (device.is_gpu() || is_batch_invariant(args, device)) return {};
+  if (device.is_gpu() || args.batch_invariant.value_or(true)) return {};
   std::string why;
   if (!kernels::has_kernels_without_invariance(device.isa)) {
     why = fmt::format("the kernels of {} have no faster products", kernels::isa_name(device.isa));

@@ -38,8 +38,15 @@ struct EngineDevice {
 [[nodiscard]] EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa);
 
 /// Whether answers must have the same bits in any batch: --batch-invariant, or the default of the
-/// device.
+/// device. The default asks for it where it costs nothing, so not on a GPU, and not where large
+/// batches have faster products with packed weights, as users of such weights expect
+/// (docs/adr/0118-packed-weights-are-fast-by-default.md).
 [[nodiscard]] bool is_batch_invariant(const EngineArgs& args, const EngineDevice& device) noexcept;
+
+/// Whether the bits of an answer depend on the other requests of its batches.
+[[nodiscard]] bool depends_on_batches(const EngineArgs& args,
+                                      const EngineDevice& device,
+                                      const models::Parameters& weights);
 
 /// A warning if --no-batch-invariant is given and changes nothing.
 [[nodiscard]] std::vector<std::string> warnings_of_invariance(const EngineArgs& args,

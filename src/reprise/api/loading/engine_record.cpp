@@ -148,7 +148,7 @@ Json bits_of(const LoadedEngine& engine) {
                {"kv_cache_dtype", report.kv_cache_dtype},
                {"tensor_parallel_size", args.tensor_parallel_size},
                {"enable_expert_parallel", args.enable_expert_parallel},
-               {"batch_invariant", args.batch_invariant.value_or(!engine.device->is_gpu())},
+               {"batch_invariant", !depends_on_batches(args, *engine.device, *engine.parameters)},
                {"hf_overrides", args.hf_overrides},
                {"products", digest_of(report.products.get())}};
   bits["attention_backend"] = report.attention == nullptr ? "" : report.attention->name;
@@ -233,6 +233,11 @@ EngineArgs args_of_record(const Json& record) {
       kernels::parse_isa(is_cpu(bits) ? bits.at("cpu_isa").get<std::string>() : "");
   const std::vector<kernels::Isa> here = kernels::supported_isas(device::detect_cpu_features());
   if (isa && std::ranges::find(here, *isa) != here.end()) args.cpu_isa = kernels::isa_name(*isa);
+  // The default may have been another one when the record was written.
+  if (isa && kernels::has_kernels_without_invariance(*isa) && !args.batch_invariant &&
+      bits.value("batch_invariant", true)) {
+    args.batch_invariant = true;
+  }
   return args;
 }
 
