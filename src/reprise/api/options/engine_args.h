@@ -173,7 +173,7 @@ struct EngineArgs {
   std::string cpu_threads_bind;
   std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx
   /// Whether an answer has the same bits in any batch. Without it some kernels are faster. Nothing:
-  /// on the CPU it has, on a GPU it has not.
+  /// it has where this costs nothing: not on a GPU, and not with packed weights on AMX.
   std::optional<bool> batch_invariant;
 
   [[nodiscard]] int32_t ranks_per_engine() const noexcept {
