@@ -144,6 +144,10 @@ T load_fresh(const T* address) {
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
 }
+inline int32_t add_codes(uint32_t word, int32_t sum) {
+  for (int i = 0; i < 4; ++i) sum += static_cast<int8_t>(word >> (8 * i));
+  return sum;
+}
 inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = (uint64_t{b} << 32) | a;
   uint32_t result = 0;

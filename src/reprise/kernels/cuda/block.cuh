@@ -189,6 +189,10 @@ REPRISE_DEVICE void copy_pair_async(void* shared, const void* from, bool there) 
 REPRISE_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
 }
+/// Adds the four signed bytes of a word.
+REPRISE_DEVICE int32_t add_codes(uint32_t word, int32_t sum) {
+  return __dp4a(static_cast<int32_t>(word), 0x01010101, sum);
+}
 
 REPRISE_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 REPRISE_DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -259,6 +260,26 @@ TEST_P(CudaPacked, quantises_with_the_bits_of_the_cpu) {
     expect_same_bits(run(OpCode::rms_norm_quantize_blocks, {x, weight}, attributes),
                      quantized(run(OpCode::rms_norm, {x, weight}, attributes)));
   }
+}
+
+TEST_P(CudaPacked, quantises_blocks_without_a_number_or_with_tiny_ones) {
+  const Tensor x = make({1, 128});
+  for (int64_t i = 0; i < 128; ++i) set_element(x, i % 3 == 0 ? 0.0 : -1.0, 0, i);
+  set_element(x, std::numeric_limits<double>::infinity(), 0, 5);
+  set_element(x, std::nan(""), 0, 32 + 20);
+  // 127 over the largest magnitude is no number in float32.
+  const bool has_tiny = dtype() != DType::f16;
+  for (int64_t i = 64; i < 96 && has_tiny; ++i) set_element(x, i % 3 == 0 ? 0.0 : -2e-39, 0, i);
+  const Tensor q = quantized(x);
+  const auto* blocks = q.data_as<ActivationBlock>();
+  for (int i = 0; i < kPanelBlock; ++i) {
+    EXPECT_EQ(blocks[0].codes[i], 0);
+    EXPECT_EQ(blocks[1].codes[i], 0);
+    EXPECT_EQ(blocks[2].codes[i], (64 + i) % 3 == 0 ? 0 : -127);
+  }
+  EXPECT_TRUE(std::isinf(blocks[0].scale));
+  EXPECT_TRUE(std::isnan(blocks[1].scale));
+  EXPECT_EQ(blocks[2].sums[0] + blocks[2].sums[1], -127 * (32 - 10));
 }
 
 // Many rows: weight and rows become numbers, which the library multiplies.

@@ -11,10 +11,40 @@
 namespace reprise::kernels::cuda {
 
 /// To the nearest integer, of equal distances to the even one. \pre |x| < 2^22
-REPRISE_DEVICE float nearest(float x) {
-  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: the sum has no bits for fractions
-  return (x + kShift) - kShift;
-}
+inline constexpr float kNearestShift = 12582912.0F;  // 1.5 * 2^23: a sum has no bits for fractions
+REPRISE_DEVICE float nearest(float x) { return (x + kNearestShift) - kNearestShift; }
+
+/// The codes of eight numbers, which are nearest to values * inverse, and their sum.
+struct EightCodes {
+  uint32_t words[2] = {};
+  int32_t sum = 0;
+
+  /// \pre every product is a number of at most 127.5
+  REPRISE_DEVICE void find(const float (&values)[kColumns], float inverse) {
+    REPRISE_UNROLL
+    for (int i = 0; i < kColumns; i += 4) {
+      // The low bits of a sum with the shift are the code.
+      uint32_t bits[4];
+      REPRISE_UNROLL
+      for (int j = 0; j < 4; ++j) bits[j] = bits_of(values[i + j] * inverse + kNearestShift);
+      const uint32_t low = permute_bytes(bits[0], bits[1], 0x0040);
+      const uint32_t high = permute_bytes(bits[2], bits[3], 0x0040);
+      words[i / 4] = permute_bytes(low, high, 0x5410);
+      sum = add_codes(words[i / 4], sum);
+    }
+  }
+  /// A NaN or an infinity gets the code 0; the scale of its block is no number.
+  REPRISE_DEVICE void find_any(const float (&values)[kColumns], float inverse) {
+    for (int i = 0; i < kColumns; ++i) {
+      float code = nearest(values[i] * inverse);
+      code = code >= -127.0F ? code : (code == code ? -127.0F : 0.0F);
+      code = code <= 127.0F ? code : 127.0F;
+      const auto number = static_cast<int32_t>(code);
+      sum += number;
+      words[i / 4] |= (static_cast<uint32_t>(number) & 0xffU) << (i % 4 * 8);
+    }
+  }
+};
 
 /// Four lanes quantise a block of 32 elements together; a lane has eight. All lanes of a warp must
 /// call this. `is_there`: whether the lanes have a block.
@@ -33,21 +63,18 @@ REPRISE_DEVICE void quantize_eight(const float (&values)[kColumns],
   }
   const float magnitude = float_of(largest);
   const float inverse = magnitude > 0 ? 127.0F / magnitude : 0.0F;
-  uint32_t words[2] = {};
-  float sum = 0;
-  for (int i = 0; i < kColumns; ++i) {
-    // A NaN or an infinity gets the code 0; the scale of its block is no number.
-    float code = nearest(values[i] * inverse);
-    code = code >= -127.0F ? code : (code == code ? -127.0F : 0.0F);
-    code = code <= 127.0F ? code : 127.0F;
-    sum += code;
-    words[i / 4] |= (static_cast<uint32_t>(static_cast<int32_t>(code)) & 0xffU) << (i % 4 * 8);
+  constexpr uint32_t kInfinity = 0x7f800000;
+  EightCodes codes;
+  if (largest < kInfinity && bits_of(inverse) < kInfinity) {
+    codes.find(values, inverse);
+  } else {
+    codes.find_any(values, inverse);
   }
-  sum += shuffle_xor(sum, 1);
+  const int32_t sum = codes.sum + shuffle_from(codes.sum, lane_index() ^ 1);
   if (!is_there) return;
-  auto* codes = reinterpret_cast<uint32_t*>(out->codes) + 2 * member;
-  codes[0] = words[0];
-  codes[1] = words[1];
+  auto* words = reinterpret_cast<uint32_t*>(out->codes) + 2 * member;
+  words[0] = codes.words[0];
+  words[1] = codes.words[1];
   if (member == 0) out->scale = magnitude / 127.0F;
   if (member % 2 == 0) out->sums[member / 2] = static_cast<int16_t>(sum);
 }
