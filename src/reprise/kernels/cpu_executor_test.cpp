@@ -10,7 +10,9 @@
 #include "reprise/device/poisoning_pool.h"
 #include "reprise/tensor/ops.h"
 #include "tests/support/kernels/host_allocations.h"
+#include "tests/support/kernels/int8_panels.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/packed_weights.h"
 
 namespace reprise::kernels {
 namespace {
@@ -277,6 +279,46 @@ TEST(CpuExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
          machine.block_table,
          one,
          machine.persistent({eight_bits, q.shape()})});
+  }
+}
+
+TEST(CpuExecutor, quantises_elements_first_where_a_weight_asks_for_quantised_rows) {
+  Machine machine(kScalar);
+  std::mt19937 random(3);
+  const PanelPart part{.format = PanelFormat::q8_0, .columns = kHidden};
+  const Tensor x = ops::slice(machine.table, 0, 0, 3);
+  const Tensor blocks = machine.persistent(packed_weight_type({&part, 1}, kHidden, x.dtype()));
+  fill_packed_weight(blocks, {&part, 1}, random);
+  const Tensor int8s = machine.persistent(int8_panels_type(kHidden, kHidden, x.dtype()));
+  fill_int8_panels(int8s, random);
+  machine.set_batch({3});
+  *machine.num_sampled.data_as<int32_t>() = 3;
+  for (const Tensor& weight : {blocks, int8s}) {
+    const auto run = [&](OpCode code, const std::vector<Tensor>& inputs) {
+      std::array<Tensor, 1> out;
+      machine.executor.execute({code, {.epsilon = 1e-6F}}, inputs, out);
+      machine.stream().synchronize();
+      const auto* begin = out[0].data_as<std::byte>();
+      return std::vector<std::byte>(begin, begin + out[0].type().bytes());
+    };
+    const auto rows = ops::activations_for(weight, x);
+    EXPECT_EQ(run(OpCode::linear, {x, weight, {}, {}}),
+              run(OpCode::linear, {rows.x, weight, {}, rows.scale}));
+    EXPECT_EQ(run(OpCode::linear_add, {x, weight, {}, x, {}}),
+              run(OpCode::linear_add, {rows.x, weight, {}, x, rows.scale}));
+    const auto normed = ops::activations_for(weight, ops::rms_norm(x, machine.norm, 1e-6F));
+    EXPECT_EQ(run(OpCode::linear_silu_and_mul, {x, weight, {}, {}, machine.norm}),
+              run(OpCode::linear_silu_and_mul, {normed.x, weight, {}, normed.scale, {}}));
+    const Tensor& all = machine.num_sampled;
+    EXPECT_EQ(run(OpCode::lm_head, {x, weight, all, {}, machine.norm}),
+              run(OpCode::lm_head, {normed.x, weight, all, normed.scale, {}}));
+    EXPECT_THROW((void)run(OpCode::linear_add,
+                           {x,
+                            weight,
+                            {},
+                            x,
+                            rows.scale.defined() ? rows.scale : machine.random({3}, DType::f32)}),
+                 ShapeError);
   }
 }
 

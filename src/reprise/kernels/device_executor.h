@@ -52,8 +52,8 @@ class DeviceExecutor : public OpExecutor {
   /// Later results come from `pool`. See PoolScope.
   void set_pool(device::MemoryPool& pool) noexcept { pool_ = &pool; }
   [[nodiscard]] const KernelTable& kernels() const noexcept { return *kernels_; }
-  /// The largest number of rows for which a norm in front of a matrix product needs no launch of
-  /// its own. 0: the norm always needs one.
+  /// The largest number of rows for which a norm or a quantisation in front of a matrix product
+  /// needs no launch of its own. 0: it always needs one.
   [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
   /// The layouts of weights that its products and tables take, so that a loader packs for them.
   [[nodiscard]] virtual WeightFamilies weight_families() const noexcept { return {}; }

@@ -56,8 +56,9 @@ X(gather_rows, "(x[T, H], indices i32[R]) -> [R, H]", .is_row_wise = true)
 
 // x @ weight^T + bias, accumulated in float32. The layout of the weight decides the form of x: its
 // elements, its blocks (quantize_blocks), or int8 rows with a scale for each (quantize_per_token)
-// or one for all (quantize_static). All products below are such products. If one has the operand
-// `norm`, its x is rms_norm(x, norm); all norms of one op use the same epsilon.
+// or one for all (quantize_static). If x is elements where blocks or int8 rows are asked for, the
+// op quantises them itself. All products below are such products. If one has the operand `norm`,
+// its x is rms_norm(x, norm); all norms of one op use the same epsilon.
 X(linear,
   "(x act[T, K], weight packed[N, K], bias[N]?, scale f32[T|1]?) -> [T, N]",
   .check = check_product)

@@ -90,7 +90,8 @@ const Tensor* find_operand(const OpRule& rule,
   return nullptr;
 }
 
-// Activations must have the form that the layout of the weight requires.
+// Activations must have the form that the layout of the weight requires. \pre they are quantised,
+// or the layout requires elements
 const char* check_activations(OpCode code, std::span<const Tensor> inputs) {
   const OpRule& rule = definition_of(code).rule;
   const Tensor& x = inputs[0];
@@ -116,11 +117,20 @@ const char* check_activations(OpCode code, std::span<const Tensor> inputs) {
   return nullptr;
 }
 
-// A norm before a product reads unquantised rows.
+// A norm before a product reads unquantised rows. A product may get elements where the layout of
+// the weight requires quantised rows: then it quantises them itself.
 const char* check_product(OpCode code, std::span<const Tensor> inputs) {
-  const bool has_norm = find_operand(definition_of(code).rule, inputs, "norm") != nullptr;
-  if (has_norm && inputs[0].dtype() == DType::i8) return "quantised rows have no norm";
-  return check_activations(code, inputs);
+  const OpRule& rule = definition_of(code).rule;
+  const bool is_quantised = inputs[0].dtype() == DType::i8;
+  const bool has_norm = find_operand(rule, inputs, "norm") != nullptr;
+  if (has_norm && is_quantised) return "quantised rows have no norm";
+  const Tensor& weight = *find_operand(rule, inputs, "weight");
+  const ActivationForm form = activation_form(weight.layout().family);
+  if (is_quantised || form == ActivationForm::elements) return check_activations(code, inputs);
+  if (find_operand(rule, inputs, "scale") != nullptr)
+    return "a product that quantises has no scale";
+  const bool fits = form != ActivationForm::int8_blocks || weight.size(-1) % kPanelBlock == 0;
+  return fits ? nullptr : "rows of another size than blocks of 32 elements cannot be quantised";
 }
 
 const char* check_blocks_product(OpCode code, std::span<const Tensor> inputs) {

@@ -49,12 +49,34 @@ class Decomposer {
   // Adds a new value with the type of another value.
   ValueId like(ValueId id) { return to_.add_value(to_.type(id)); }
   ValueId of(DType dtype, SymShape shape) { return to_.add_value({dtype, shape}); }
+  struct Rows {
+    ValueId x;
+    ValueId scale;
+  };
+  // Adds the quantisation of rows that a product computes itself.
+  Rows rows_of(const Node& node) {
+    const ValueId x = node.inputs[0];
+    const program::ValueType& weight = to_.type(node.inputs[1]);
+    const ActivationForm form = activation_form(weight.layout.family);
+    const SymShape shape = to_.type(x).shape;
+    if (form == ActivationForm::elements || to_.type(x).dtype == DType::i8) {
+      return {x, operand_of(node, "scale")};
+    }
+    if (form == ActivationForm::int8_rows) {
+      const Rows rows = {of(DType::i8, shape), of(DType::f32, {shape[0]})};
+      emit(OpCode::quantize_per_token, {.dtype = DType::i8}, {x}, {rows.x, rows.scale});
+      return rows;
+    }
+    const Rows rows = {of(DType::i8, {shape[0], shape[1].constant() / 32 * 40}), kNoValue};
+    emit(OpCode::quantize_blocks, {.dtype = DType::i8}, {x}, {rows.x});
+    return rows;
+  }
   // Adds the linear() that the fused node begins with.
   ValueId product(const Node& node) {
-    const ValueId scale = operand_of(node, "scale");
+    const Rows rows = rows_of(node);
     const ValueId p = of(to_.type(node.inputs[1]).dtype,
                          {to_.type(node.inputs[0]).shape[0], to_.type(node.inputs[1]).shape[0]});
-    emit(OpCode::linear, {}, {node.inputs[0], node.inputs[1], node.inputs[2], scale}, {p});
+    emit(OpCode::linear, {}, {rows.x, node.inputs[1], node.inputs[2], rows.scale}, {p});
     return p;
   }
   // Returns an operand of the op; kNoValue if the operand is left out, or if the op has none of
@@ -83,6 +105,16 @@ class Decomposer {
       return;
     }
     switch (node.op) {
+      case OpCode::linear: {
+        const Rows rows = rows_of(node);
+        emit(OpCode::linear, {}, {rows.x, in[1], in[2], rows.scale}, out);
+        return;
+      }
+      case OpCode::lm_head: {
+        const Rows rows = rows_of(node);
+        emit(OpCode::lm_head, {}, {rows.x, in[1], in[2], rows.scale, kNoValue}, out);
+        return;
+      }
       case OpCode::fused_add_rms_norm:
         emit(OpCode::add, {}, {in[1], in[0]}, {out[1]});
         emit(OpCode::rms_norm, {.epsilon = has.epsilon}, {out[1], in[2]}, {out[0]});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reprise/kernels/cuda/own_rows.cuh"
 #include "reprise/kernels/cuda/packed_codes.cuh"
 #include "reprise/kernels/cuda/packed_stream.cuh"
 
@@ -214,6 +215,13 @@ struct BlockForm {
                               blocks_from(chunk));
     });
   }
+  template <typename T>
+  static REPRISE_DEVICE void quantize(const ElementRows<T>& rows,
+                                      int limit,
+                                      const OwnRowMemory& memory) {
+    quantize_rows_in_blocks(rows, limit, memory);
+  }
+  REPRISE_DEVICE void use_scales(const float* /*scales*/) {}
   [[nodiscard]] static REPRISE_DEVICE Table table(const Panel& /*panel*/) { return {}; }
   [[nodiscard]] static REPRISE_DEVICE float row_factor(int64_t /*row*/) { return 1; }
   [[nodiscard]] static REPRISE_DEVICE float finish(float sum, const Panel&, float /*factor*/) {

@@ -109,6 +109,12 @@ bool runs_flashinfer_prompts(device::Device& device) {
          driver.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) == 0;
 }
 
+/// Whether the last operand is the norm of the rows of a product.
+bool has_norm_of_rows(const OpRun& run) {
+  const OpRule& rule = definition_of(run.call.code).rule;
+  return run.in.back().defined() && rule.operands[rule.operands.size - 1].name == "norm";
+}
+
 bool launch_among_ranks(const OpRun& run) {
   return launch_collective(run, static_cast<const CudaExecutor&>(run.executor).device_ranks());
 }
@@ -190,13 +196,13 @@ bool CudaExecutor::launch_product(const OpRun& run) {
   auto& executor = static_cast<CudaExecutor&>(run.executor);
   const Tensor& weight = run.in[1];
   const bool is_packed = !weight.layout().is_rows();
-  const OpRule& rule = definition_of(run.call.code).rule;
   const Tensor none;
   const Tensor& last = run.in.back();
-  const bool has_norm = last.defined() && rule.operands[rule.operands.size - 1].name == "norm";
-  if (has_norm && (is_packed || !can_norm_first(run.in[0], weight, last))) {
-    return launch_norm_apart(run);
-  }
+  const bool has_norm = has_norm_of_rows(run);
+  const bool can_norm = is_packed
+                            ? activation_form(weight.layout().family) != ActivationForm::elements
+                            : can_norm_first(run.in[0], weight, last);
+  if (has_norm && !can_norm) return launch_norm_apart(run);
   if (is_packed && run.call.code != OpCode::linear_rope_kv_write) return launch_packed(run);
   const ProductChoice* choice = executor.choices_.of(run, has_norm);
   if (has_norm && is_librarys(choice)) {
@@ -218,7 +224,8 @@ PackedMachine CudaExecutor::packed_machine(const ProductChoice* choice) const {
 
 bool CudaExecutor::launch_packed(const OpRun& run) {
   auto& executor = static_cast<CudaExecutor&>(run.executor);
-  return launch_packed_product(run, executor.packed_machine(executor.choices_.of(run, false)));
+  const ProductChoice* choice = executor.choices_.of(run, has_norm_of_rows(run));
+  return launch_packed_product(run, executor.packed_machine(choice));
 }
 
 bool CudaExecutor::launch_experts(const OpRun& run) {
@@ -362,6 +369,16 @@ bool CudaExecutor::linear_rope_kv_write(const ProductCall& call, const OpRun& ru
                                         tiles_of(call.choice))) {
     return true;
   }
+  if (is_packed && launch_packed_rope_kv_write(run,
+                                               {.x = x,
+                                                .weight = weight,
+                                                .out = PackedCall::kLeftOut,
+                                                .bias = in["bias"],
+                                                .norm = call.norm},
+                                               heads_call,
+                                               packed_machine(call.choice))) {
+    return true;
+  }
   // Uses two launches: the matrix product is stored in memory of the pool.
   const int64_t columns = weight.size(0);
   const int64_t heads = heads_call.q_out.size(1);
@@ -369,9 +386,10 @@ bool CudaExecutor::linear_rope_kv_write(const ProductCall& call, const OpRun& ru
   const int64_t head_dim = heads_call.q_out.size(2);
   const Tensor product = allocate({x.dtype(), {rows_with_room(tokens), columns}});
   if (is_packed) {
-    launch_packed_linear(run,
-                         {.x = x, .weight = weight, .out = product, .bias = in["bias"]},
-                         packed_machine(call.choice));
+    launch_packed_linear(
+        run,
+        {.x = x, .weight = weight, .out = product, .bias = in["bias"], .norm = call.norm},
+        packed_machine(call.choice));
   } else if (!multiply(call.choice, x, weight, in["bias"], product)) {
     launch_own(linear_kernels(x.dtype()), call, run.in, {}, product);
   }

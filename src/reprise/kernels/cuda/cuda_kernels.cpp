@@ -164,6 +164,12 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
    .dots = &float_dots_##type,                                        \
    .silu_and_mul_dots = &float_silu_and_mul_dots_##type,              \
    .expert_dots = &float_expert_dots_##type}
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
+#define REPRISE_HEADS_KERNEL(codes, rows)                                            \
+  pick<const Kernel*>(dtype,                                                         \
+                      nullptr,                                                       \
+                      &codes##_own_rows_streamed_linear_rope_kv_write_##rows##_bf16, \
+                      &codes##_own_rows_streamed_linear_rope_kv_write_##rows##_f16)
 PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
   if (layout.family == WeightFamily::block_panels) {
     return {.for_8_rows = &packed_linear_8,
@@ -171,6 +177,8 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
             .silu_and_mul = &packed_linear_silu_and_mul_8,
             .streamed_few = REPRISE_STREAMED_KERNELS(packed, few),
             .streamed_eight = REPRISE_STREAMED_KERNELS(packed, eight),
+            .own_rows = REPRISE_STREAMED_KERNELS(packed_own_rows, few),
+            .own_rows_rope_kv_write = REPRISE_HEADS_KERNEL(packed, few),
             .streamed_experts = &packed_streamed_expert_linear,
             .experts_of_8_rows = &packed_expert_linear_8,
             .experts_of_16_rows = &packed_expert_linear_16,
@@ -193,7 +201,9 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
             .for_16_rows = &int8_linear_16,
             .silu_and_mul = &int8_linear_silu_and_mul_8,
             .streamed_few = REPRISE_STREAMED_KERNELS(int8, eight),
-            .streamed_eight = REPRISE_STREAMED_KERNELS(int8, eight)};
+            .streamed_eight = REPRISE_STREAMED_KERNELS(int8, eight),
+            .own_rows = REPRISE_STREAMED_KERNELS(int8_own_rows, eight),
+            .own_rows_rope_kv_write = REPRISE_HEADS_KERNEL(int8, eight)};
   }
   const PackedKernels of_float32 = {.dots = &float_dots_f32,
                                     .silu_and_mul_dots = &float_silu_and_mul_dots_f32,
@@ -210,6 +220,7 @@ PackedKernels packed_kernels(const WeightLayout& layout, DType dtype) {
                              REPRISE_FLOAT_PANEL_KERNELS(float8, f16));
 }
 #undef REPRISE_FLOAT_PANEL_KERNELS
+#undef REPRISE_HEADS_KERNEL
 #undef REPRISE_STREAMED_KERNELS
 
 #define REPRISE_EXPAND_KERNELS(type) \

@@ -79,6 +79,9 @@ struct PackedKernels {
   // up to eight.
   StreamedPackedKernels streamed_few;
   StreamedPackedKernels streamed_eight;
+  // The same for up to kMostOwnRows rows of elements, which each block quantises itself.
+  StreamedPackedKernels own_rows;
+  const device::Kernel* own_rows_rope_kv_write = nullptr;
   const device::Kernel* streamed_experts = nullptr;
   const device::Kernel* experts_of_8_rows = nullptr;
   const device::Kernel* experts_of_16_rows = nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reprise/kernels/cuda/own_rows.cuh"
 #include "reprise/kernels/cuda/packed_stream.cuh"
 #include "reprise/kernels/cuda/simple_panel.cuh"
 #include "reprise/tensor/int8_panels.h"
@@ -93,6 +94,16 @@ struct Int8Form {
                                           int place,
                                           int chunk) const {
     multiply(sums, panel, table, stretch + place * kChunk.weight_bytes, rows, chunk);
+  }
+  template <typename T>
+  static REPRISE_DEVICE void quantize(const ElementRows<T>& rows,
+                                      int limit,
+                                      const OwnRowMemory& memory) {
+    quantize_whole_rows(rows, limit, memory);
+  }
+  REPRISE_DEVICE void use_scales(const float* scales) {
+    x_scale = scales;
+    x_scale_stride = 1;
   }
   [[nodiscard]] REPRISE_DEVICE float row_factor(int64_t row) const {
     return x_scale[row * x_scale_stride];

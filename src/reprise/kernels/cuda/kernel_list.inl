@@ -71,6 +71,26 @@
     kStreamedThreads,                                             \
     kStreamedSharedBytes,                                         \
     streamed_packed_linear<Form, Epilogue::silu_and_mul, TileRows::rows>)
+// The same for up to four rows of elements of 16 bits, which each block quantises itself.
+#define REPRISE_CUDA_STREAMED_HEADS(X, name, Form, rows, type, T)  \
+  X(name##_own_rows_streamed_linear_rope_kv_write_##rows##_##type, \
+    PackedLinearArguments,                                         \
+    kStreamedThreads,                                              \
+    kStreamedSharedBytes,                                          \
+    streamed_packed_heads<T, Form, TileRows::rows>)
+#define REPRISE_CUDA_STREAMED_OWN_ROWS(X, name, Form, rows)                         \
+  REPRISE_CUDA_STREAMED_HEADS(X, name, Form, rows, bf16, BFloat16)                  \
+  REPRISE_CUDA_STREAMED_HEADS(X, name, Form, rows, f16, Float16)                    \
+  X(name##_own_rows_streamed_linear_##rows,                                         \
+    PackedLinearArguments,                                                          \
+    kStreamedThreads,                                                               \
+    kStreamedSharedBytes,                                                           \
+    streamed_packed_linear<Form, Epilogue::none, TileRows::rows, RowSource::block>) \
+  X(name##_own_rows_streamed_linear_silu_and_mul_##rows,                            \
+    PackedLinearArguments,                                                          \
+    kStreamedThreads,                                                               \
+    kStreamedSharedBytes,                                                           \
+    streamed_packed_linear<Form, Epilogue::silu_and_mul, TileRows::rows, RowSource::block>)
 #define REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, type, T)                 \
   REPRISE_CUDA_STREAMED_PACKED(X, float8_##type, Float8Form<T>, eight) \
   REPRISE_CUDA_STREAMED_PACKED(X, float4_##type, Float4Form<T>, eight)
@@ -90,6 +110,8 @@
   REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, few)   \
   REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, eight) \
   REPRISE_CUDA_STREAMED_PACKED(X, int8, Int8Form, eight)    \
+  REPRISE_CUDA_STREAMED_OWN_ROWS(X, packed, BlockForm, few) \
+  REPRISE_CUDA_STREAMED_OWN_ROWS(X, int8, Int8Form, eight)  \
   REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, bf16, BFloat16)     \
   REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, f16, Float16)       \
   REPRISE_CUDA_STREAMED_EXPERTS(X, packed, BlockForm)       \

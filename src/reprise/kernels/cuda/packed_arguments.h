@@ -122,6 +122,18 @@ inline constexpr ChunkSizes kRowChunk = {
 inline constexpr ChunkSizes kInt8Chunk = {
     .elements = 128, .weight_bytes = 2048, .row_bytes = 128, .row_stride = 144};
 
+/// With more rows, a launch that quantises them once costs less than each block doing so.
+inline constexpr int kMostOwnRows = kFragmentRows / 2;
+/// The most shared memory for rows that a streamed kernel quantises itself, so that its ring has
+/// two slots at least, of q8_0, and seven of int4_g128 for one panel or four for two.
+constexpr int most_own_row_bytes(int parts) { return (parts == 2 ? 32 : 48) << 10; }
+/// Bytes from one such row to the next. A chunk has the row_stride of ChunkSizes modulo 128, so
+/// that no banks collide.
+constexpr int own_row_stride(const ChunkSizes& chunk, int64_t depth) {
+  const int64_t bytes = depth / 32 * (chunk.row_bytes * 32 / chunk.elements);
+  return static_cast<int>((bytes + 127) / 128 * 128) + chunk.row_stride % 128;
+}
+
 /// Sums of a row in shared memory: sixteen columns, and one that keeps rows in different banks.
 inline constexpr int kPackedSumStride = 17;
 /// The least that GPUs of compute capability 8.0 or newer give to a block.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
 #include "reprise/tensor/tensor.h"
 
@@ -12,7 +13,7 @@ namespace reprise::kernels::cuda {
 struct PackedCall {
   static inline const Tensor kLeftOut = {};
 
-  const Tensor& x;       // in the form that the layout of the weight asks for
+  const Tensor& x;       // in the form that the layout of the weight asks for, or elements
   const Tensor& weight;  // in panels of codes
   // Half as many columns as the weight has outputs, with silu_and_mul. It may have more rows than
   // x: their content is undefined.
@@ -21,6 +22,17 @@ struct PackedCall {
   const Tensor& scale = kLeftOut;  // float32[rows of x] or [1], of int8 rows
   const Tensor& residual = kLeftOut;
   const Tensor& num_rows = kLeftOut;
+  NormCall norm = {.weight = kLeftOut, .epsilon = 0};  // of elements that are to be quantised
+
+  /// Whether the product quantises x itself.
+  [[nodiscard]] bool has_elements() const {
+    return activation_form(weight.layout().family) != ActivationForm::elements &&
+           x.dtype() != DType::i8;
+  }
+  /// The same product of quantised rows.
+  [[nodiscard]] PackedCall with_rows(const Tensor& rows, const Tensor& scales) const {
+    return {rows, weight, out, bias, scales, residual, num_rows};
+  }
 };
 
 }  // namespace reprise::kernels::cuda

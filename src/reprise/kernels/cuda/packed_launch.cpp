@@ -15,6 +15,7 @@
 #include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/quantize/quantize.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/op_table.h"
@@ -55,9 +56,9 @@ void require_rows_in_blocks(const Tensor& x, int64_t depth) {
 PackedLinearArguments arguments_of(const PackedCall& call) {
   const WeightLayout& layout = call.weight.layout();
   const int64_t depth = call.weight.size(-1);
-  REPRISE_ASSERT(call.weight.is_dense() && call.out.is_dense(),
+  REPRISE_ASSERT(call.weight.is_dense() && (!call.out.defined() || call.out.is_dense()),
                  "linear: weight and out must be dense");
-  if (layout.family == WeightFamily::block_panels) {
+  if (layout.family == WeightFamily::block_panels && !call.has_elements()) {
     require_rows_in_blocks(call.x, depth);
   } else {
     require_dense_rows(call.x, "linear");
@@ -71,7 +72,7 @@ PackedLinearArguments arguments_of(const PackedCall& call) {
                          .num_rows = call.num_rows.data_as<int32_t>(),
                          .x_stride = call.x.stride(0),
                          .rows = call.x.size(0),
-                         .columns = call.out.size(1),
+                         .columns = call.out.defined() ? call.out.size(1) : outputs,
                          .depth = depth,
                          .rows_per_block = 0,
                          .columns_per_block = 0,
@@ -80,10 +81,10 @@ PackedLinearArguments arguments_of(const PackedCall& call) {
                          .residual = call.residual.data(),
                          .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0},
              .to = {},
-             .norm = nullptr,
-             .epsilon = 0},
+             .norm = call.norm.weight.data(),
+             .epsilon = call.norm.epsilon},
       .type = packed_type(call.weight.dtype()),
-      .out = packed_type(call.out.dtype()),
+      .out = packed_type(call.out.defined() ? call.out.dtype() : call.weight.dtype()),
       .panels = num_panels(outputs)};
   set_weight_layout(call.weight, arguments.of.product);
   return arguments;
@@ -123,6 +124,7 @@ bool launch_kernel(const OpRun& run,
                 arguments_of(call),
                 std::array{writes(call.out),
                            reads(call.x),
+                           reads(call.norm.weight),
                            reads(call.scale),
                            reads(call.weight),
                            reads(call.bias),
@@ -146,28 +148,72 @@ bool launch_dots(const OpRun& run, const device::Kernel& kernel, const PackedCal
   return launch_kernel(run, kernel, static_cast<uint32_t>(blocks), call);
 }
 
+/// Whether each block of a streamed kernel can norm and quantise the rows itself.
+bool fits_own_rows(const PackedCall& call, int parts) {
+  const int64_t rows = call.x.size(0);
+  if (rows < 1 || rows > kMostOwnRows || dtype_bytes(call.x.dtype()) != 2) return false;
+  const bool is_in_blocks = call.weight.layout().family == WeightFamily::block_panels;
+  const int stride = own_row_stride(is_in_blocks ? kBlockChunk : kInt8Chunk, call.x.size(1));
+  return rows * stride <= most_own_row_bytes(parts) && is_vector_aligned(call.x) &&
+         reinterpret_cast<uintptr_t>(call.norm.weight.data()) % 16 == 0;
+}
+
 /// Launches the streamed kernel, if the product is to take one. One block runs on a multiprocessor,
 /// so that a block of the next kernel has room beside it. `panels_of_item`: 2 with silu_and_mul.
 bool launch_streamed(const OpRun& run,
                      const StreamedPackedKernels& kernels,
-                     int64_t panels_of_item,
+                     int panels_of_item,
                      const PackedCall& call,
                      const PackedMachine& machine) {
   const device::Kernel* kernel = panels_of_item == 2 ? kernels.silu_and_mul : kernels.linear;
-  if (!machine.is_streamed || kernel == nullptr || !can_stream(call.x, call.weight)) return false;
+  if (!machine.is_streamed || kernel == nullptr) return false;
+  const bool fits =
+      call.has_elements() ? fits_own_rows(call, panels_of_item) : can_stream(call.x, call.weight);
+  if (!fits) return false;
   const int64_t items = most_panels(call.weight, call.weight.size(0)) / panels_of_item;
   const auto blocks = std::clamp<int64_t>(items, 1, machine.num_multiprocessors);
   launch_kernel(run, *kernel, static_cast<uint32_t>(blocks), call);
   return true;
 }
 
-const StreamedPackedKernels& streamed_for(const PackedKernels& kernels, int64_t rows) {
-  return rows <= kFragmentRows / 2 ? kernels.streamed_few : kernels.streamed_eight;
+const StreamedPackedKernels& streamed_for(const PackedKernels& kernels, const PackedCall& call) {
+  const bool is_few = call.x.size(0) <= kFragmentRows / 2;
+  if (call.has_elements()) return kernels.own_rows;
+  return is_few ? kernels.streamed_few : kernels.streamed_eight;
+}
+
+/// Quantises the rows of a call in memory of the pool, in a launch of their own, and returns
+/// product(the same call with these rows).
+template <typename Product>
+bool quantize_first(const OpRun& run, const PackedCall& call, const Product& product) {
+  const int64_t rows = call.x.size(0);
+  const int64_t depth = call.x.size(1);
+  const NormCall& norm = call.norm;
+  if (activation_form(call.weight.layout().family) == ActivationForm::int8_rows) {
+    const Tensor codes = run.executor.allocate({DType::i8, {rows, depth}});
+    const Tensor scales = run.executor.allocate({DType::f32, {rows}});
+    if (norm.weight.defined()) {
+      launch_rms_norm_quant(
+          run.stream, run.kernels, call.x, norm.weight, norm.epsilon, codes, scales);
+    } else {
+      launch_quantize_per_token(run.stream, run.kernels, call.x, codes, scales);
+    }
+    return product(call.with_rows(codes, scales));
+  }
+  const int64_t row_bytes = depth / kPanelBlock * static_cast<int64_t>(sizeof(ActivationBlock));
+  const Tensor blocks = run.executor.allocate({DType::i8, {rows, row_bytes}});
+  if (norm.weight.defined()) {
+    launch_rms_norm_quantize_blocks(
+        run.stream, run.kernels, call.x, norm.weight, norm.epsilon, blocks);
+  } else {
+    launch_quantize_blocks(run.stream, run.kernels, call.x, blocks);
+  }
+  return product(call.with_rows(blocks, PackedCall::kLeftOut));
 }
 
 bool launch_own(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
-  if (launch_streamed(run, streamed_for(kernels, call.x.size(0)), 1, call, machine)) return true;
+  if (launch_streamed(run, streamed_for(kernels, call), 1, call, machine)) return true;
   if (!fits_tensor_cores(call, kernels)) {
     REPRISE_ASSERT(kernels.dots != nullptr, "linear: int8 rows must be aligned to 16 bytes");
     return launch_dots(run, *kernels.dots, call);
@@ -209,8 +255,13 @@ Tensor product_by_library(const OpRun& run, const PackedCall& call, const Packed
 bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
   const int64_t rows = call.x.size(0);
   const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
+  if (launch_streamed(run, streamed_for(kernels, call), 2, call, machine)) return true;
+  if (call.has_elements()) {
+    return quantize_first(run, call, [&](const PackedCall& quantised) {
+      return launch_silu_and_mul(run, quantised, machine);
+    });
+  }
   const bool fits = fits_tensor_cores(call, kernels);
-  if (launch_streamed(run, streamed_for(kernels, rows), 2, call, machine)) return true;
   if (fits && rows <= kFragmentRows) {
     return launch_rows(run, *kernels.silu_and_mul, kFragmentRows, call, machine);
   }
@@ -365,7 +416,12 @@ bool launch_experts(const OpRun& run, const PackedMachine& machine) {
 
 bool can_stream(const Tensor& x, const Tensor& weight) {
   const int64_t rows = x.size(0);
-  return rows >= 1 && rows <= kFragmentRows && !weight.layout().is_rows() && has_bulk_rows(x) &&
+  const ActivationForm form = activation_form(weight.layout().family);
+  // Elements are quantised before. Then the bytes of a row decide, which lie one after the other.
+  const bool is_quantised = form == ActivationForm::elements || x.dtype() == DType::i8;
+  const int64_t whole = form == ActivationForm::int8_blocks ? 2 * kPanelBlock : 16;
+  return rows >= 1 && rows <= kFragmentRows && !weight.layout().is_rows() &&
+         (is_quantised ? has_bulk_rows(x) : weight.size(-1) % whole == 0) &&
          packed_kernels(weight.layout(), weight.dtype()).streamed_eight.linear != nullptr;
 }
 
@@ -387,6 +443,13 @@ bool can_multiply_experts(const Tensor& x, const Tensor& weight) {
 }
 
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
+  if (call.has_elements()) {
+    const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
+    if (launch_streamed(run, streamed_for(kernels, call), 1, call, machine)) return true;
+    return quantize_first(run, call, [&](const PackedCall& quantised) {
+      return launch_packed_linear(run, quantised, machine);
+    });
+  }
   if (call.residual.defined()) {
     const Tensor product = product_by_library(run, call, machine);
     if (product.defined()) {
@@ -396,6 +459,41 @@ bool launch_packed_linear(const OpRun& run, const PackedCall& call, const Packed
     return true;
   }
   return launch_own(run, call, machine);
+}
+
+bool launch_packed_rope_kv_write(const OpRun& run,
+                                 const PackedCall& call,
+                                 const RopeAndCacheCall& heads,
+                                 const PackedMachine& machine) {
+  constexpr int kParts = 2;  // the panels of an item are half a head apart
+  const Tensor& weight = call.weight;
+  const PackedKernels kernels = packed_kernels(weight.layout(), weight.dtype());
+  const bool fits = heads.key_cache.dtype() == call.x.dtype() && !heads.q_norm.defined() &&
+                    !heads.k_norm.defined() && heads.q_out.size(2) % (kParts * kPanelColumns) == 0;
+  if (!machine.is_streamed || kernels.own_rows_rope_kv_write == nullptr || !fits ||
+      !call.has_elements() || !fits_own_rows(call, kParts)) {
+    return false;
+  }
+  PackedLinearArguments arguments = arguments_of(call);
+  arguments.of.to = rope_and_cache(heads);
+  const int64_t items = num_panels(weight.size(0)) / kParts;
+  const auto blocks = std::clamp<int64_t>(items, 1, machine.num_multiprocessors);
+  // Only the device knows which slots are written.
+  launch(run.stream,
+         *kernels.own_rows_rope_kv_write,
+         static_cast<uint32_t>(blocks),
+         arguments,
+         std::array{writes(heads.q_out),
+                    writes(heads.key_cache),
+                    writes(heads.value_cache),
+                    reads(call.x),
+                    reads(weight),
+                    reads(call.bias),
+                    reads(call.norm.weight),
+                    reads(heads.positions),
+                    reads(heads.cos_sin),
+                    reads(heads.slot_mapping)});
+  return true;
 }
 
 bool launch_packed_product(const OpRun& run, const PackedMachine& machine) {
@@ -431,7 +529,8 @@ bool launch_packed_product(const OpRun& run, const PackedMachine& machine) {
                                   .weight = in["weight"],
                                   .out = run.out[0],
                                   .bias = in["bias"],
-                                  .scale = in["scale"]},
+                                  .scale = in["scale"],
+                                  .norm = {in["norm"], run.call.attributes.epsilon}},
                                  machine);
     }
     case OpCode::linear_silu_and_mul_quantize_blocks:
@@ -443,7 +542,8 @@ bool launch_packed_product(const OpRun& run, const PackedMachine& machine) {
                                    .weight = in["weight"],
                                    .out = run.out[0],
                                    .scale = in["scale"],
-                                   .num_rows = in["num_rows"]},
+                                   .num_rows = in["num_rows"],
+                                   .norm = {in["norm"], run.call.attributes.epsilon}},
                                   machine);
     }
     case OpCode::expert_linear:

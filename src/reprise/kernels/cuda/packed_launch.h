@@ -3,6 +3,7 @@
 #include "reprise/kernels/cuda/gemm_library.h"
 #include "reprise/kernels/cuda/packed_call.h"
 #include "reprise/kernels/op_run.h"
+#include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 
 namespace reprise::kernels::cuda {
 
@@ -15,11 +16,21 @@ struct PackedMachine {
   bool is_streamed = false;
 };
 
-/// out = x weight^T + bias, then the sum with a residual if there is one.
+/// out = x weight^T + bias, then the sum with a residual if there is one. If the weight asks for
+/// quantised rows and x is elements, these are normed, if there is a norm, and quantised first: by
+/// the product itself where a streamed kernel can, otherwise by a launch of their own.
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine);
 
+/// The same with the rotation of heads and the cache write of launch_rope_kv_write, in one launch.
+/// Returns false and launches nothing unless a streamed kernel quantises the rows itself, and can
+/// rotate these heads. call.out is left out.
+bool launch_packed_rope_kv_write(const OpRun& run,
+                                 const PackedCall& call,
+                                 const RopeAndCacheCall& heads,
+                                 const PackedMachine& machine);
+
 /// Whether there are streamed kernels for so many rows of x, of this size and place, and the
-/// weight.
+/// weight; for elements, if they are quantised before.
 [[nodiscard]] bool can_stream(const Tensor& x, const Tensor& weight);
 
 /// The same for experts; `rows` of the result have an expert.

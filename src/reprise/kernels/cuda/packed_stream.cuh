@@ -26,7 +26,11 @@
 //   most_stretch_bytes()
 //   multiply_in_stretch(sums, panel, table, stretch, rows, place, chunk)
 //
-// with the sums of multiply(), for the chunk that is in this place of its stretch.
+// with the sums of multiply(), for the chunk that is in this place of its stretch. For rows that a
+// block quantises itself (own_rows.cuh), a Form has also
+//
+//   quantize(rows, limit, memory)  writes rows to shared memory, by all warps that multiply
+//   use_scales(scales)             of these rows; row_factor() then reads them
 namespace reprise::kernels::cuda {
 
 /// A chunk of rows of x in shared memory.
@@ -59,6 +63,21 @@ struct PairedRowPlaces {
 
   [[nodiscard]] REPRISE_DEVICE const char* row(int index) const {
     return first + (index / 2 < last ? index / 2 : last) * kStride;
+  }
+};
+
+/// Up to eight rows, of which a block has the whole depth in shared memory: FewRowPlaces, or with
+/// kIsPaired PairedRowPlaces.
+template <bool kIsPaired>
+struct WholeRowPlaces {
+  static constexpr bool kAreFirst = kIsPaired;
+  const char* first;
+  int last;
+  int stride;
+
+  [[nodiscard]] REPRISE_DEVICE const char* row(int index) const {
+    const int place = kIsPaired ? index / 2 : index;
+    return first + (place < last ? place : last) * stride;
   }
 };
 

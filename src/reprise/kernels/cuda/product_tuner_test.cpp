@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "reprise/device/error.h"
@@ -75,8 +76,9 @@ class Engine {
     if (!stream_->is_capturing()) stream_->synchronize();
     return out[0];
   }
-  /// The same with weights of four bits and rows in blocks.
-  Tensor packed_step(OpCode code, int64_t rows) {
+  enum class Rows : uint8_t { in_blocks, elements };
+  /// The same with weights of four bits and rows in blocks, or rows that the products quantise.
+  Tensor packed_step(OpCode code, int64_t rows, Rows kind = Rows::in_blocks) {
     const std::array parts = {PanelPart{.format = PanelFormat::int4_g128, .columns = kColumns / 2},
                               PanelPart{.format = PanelFormat::int4_g128, .columns = kColumns / 2}};
     const TensorType type = packed_weight_type(parts, kPackedDepth, DType::bf16);
@@ -88,13 +90,13 @@ class Engine {
     OpAttributes attributes;
     attributes.type.dtype = DType::i8;
     std::array<Tensor, 1> q;
-    executor_.execute({.code = OpCode::quantize_blocks, .attributes = attributes},
-                      std::array{wide_.with_layout({rows, kPackedDepth}, {kPackedDepth, 1}, 0)},
-                      q);
+    const Tensor x = wide_.with_layout({rows, kPackedDepth}, {kPackedDepth, 1}, 0);
+    executor_.execute(
+        {.code = OpCode::quantize_blocks, .attributes = attributes}, std::array{x}, q);
     std::array<Tensor, 1> out;
     for (const Tensor& weight : packed_) {
       std::vector<Tensor> in(definition_of(code).rule.operands.size);
-      in[0] = q[0];
+      in[0] = kind == Rows::elements ? x : q[0];
       in[1] = weight;
       if (code == OpCode::linear_add) in[3] = residual(rows);
       if (code == OpCode::lm_head) in[2] = one_int(rows);
@@ -278,6 +280,31 @@ TEST_F(ProductTunerTest, packed_weights_have_streamed_kernels_as_candidates) {
       const ProductTable many = engine.tune([&] { (void)engine.packed_step(code, 9); });
       EXPECT_EQ(only(many).choice.kernel, Kernel::built_in);
     }
+  }
+}
+
+// A kernel quantises up to four rows itself. Otherwise the time has the launch that does it before.
+TEST_F(ProductTunerTest, products_that_quantise_their_rows_are_timed_with_the_quantisation) {
+  take("packed_linear_", 20);
+  take("packed_streamed_linear", 4);
+  take("packed_own_rows_streamed_linear", 3);
+  take("quantize_blocks", 2);
+  Engine engine(machine_);
+  for (const auto& [rows, streamed_us, streamed_rows] :
+       {std::tuple{1, 3.0, "by the product"}, std::tuple{8, 6.0, "before"}}) {
+    SCOPED_TRACE(streamed_rows);
+    const auto step = [&] {
+      return engine.packed_step(OpCode::linear, rows, Engine::Rows::elements);
+    };
+    const std::vector<std::byte> by_rule = bits(step());
+    EXPECT_EQ(by_rule, bits(engine.packed_step(OpCode::linear, rows)));
+    const ProductTable table = engine.tune([&] { (void)step(); });
+    EXPECT_EQ(only(table).choice, (ProductChoice{.kernel = Kernel::streamed}));
+    EXPECT_DOUBLE_EQ(only(table).microseconds, streamed_us);
+    EXPECT_DOUBLE_EQ(only(table).built_in_microseconds, 22);
+    EXPECT_TRUE(engine.tuner().use(table).empty());
+    EXPECT_EQ(bits(step()), by_rule);
+    (void)engine.tuner().use({});
   }
 }
 

@@ -25,17 +25,18 @@ class SlotBarriers {
         slot_bytes_(slot_bytes),
         num_slots_(static_cast<int>(min_of(kMostSlots, room / slot_bytes))) {}
 
-  /// One thread calls this.
-  REPRISE_DEVICE void begin() const {
+  /// One thread calls this. `arrivals`: at a slot that becomes full, by default of the weights and
+  /// of the rows.
+  REPRISE_DEVICE void begin(int arrivals = 2) const {
     for (int i = 0; i < num_slots_; ++i) {
-      full_[i].begin(2);  // the weights and the rows
+      full_[i].begin(arrivals);
       full_[kMostSlots + i].begin(kLinearWarps);
     }
     let_copies_see_barriers();
   }
   [[nodiscard]] REPRISE_DEVICE int num_slots() const { return num_slots_; }
   [[nodiscard]] REPRISE_DEVICE int slot_bytes() const { return slot_bytes_; }
-  /// Two arrivals, and the bytes of the copies, end a phase.
+  /// The arrivals of begin(), and the bytes of the copies, end a phase.
   [[nodiscard]] REPRISE_DEVICE PhaseBarrier& full(int slot) const { return full_[slot]; }
   /// One arrival of each warp that multiplies ends a phase.
   [[nodiscard]] REPRISE_DEVICE PhaseBarrier& empty(int slot) const {
@@ -79,12 +80,15 @@ struct SlotCursor {
 /// Starts all copies of a block. All lanes of one warp run it and have the same values, so that the
 /// compiler keeps addresses in the registers from which bulk copies take them. `Copies` has
 ///
+///   kHasRows              whether slots have rows of x; otherwise there is no rows()
 ///   begin_tile(tile)      what follows is for this tile, which may be behind the last one
 ///   weights(cursor)       copies to a slot what no kernel writes, and arrives once
 ///   rows(cursor, limit)   copies `limit` rows of x to it, and arrives once
 template <typename Copies>
 class SlotFiller {
  public:
+  static constexpr int kArrivals = Copies::kHasRows ? 2 : 1;  // for SlotBarriers::begin()
+
   REPRISE_DEVICE SlotFiller(const SlotBarriers& ring,
                             const SlotCursor& first,
                             int64_t num_tiles,
@@ -98,18 +102,20 @@ class SlotFiller {
   /// Starts all other copies, after the wait for earlier kernels. The block needs only its first
   /// `limit` rows of x.
   REPRISE_DEVICE void go_on(int limit) {
-    while (rows_.tile != weights_.tile || rows_.chunk != weights_.chunk) copy_rows(limit);
+    if constexpr (Copies::kHasRows) {
+      while (rows_.tile != weights_.tile || rows_.chunk != weights_.chunk) copy_rows(limit);
+    }
     while (weights_.tile < num_tiles_) {
       // The other parity: of the phase before, which ends when the slot's words have been read.
       ring_.empty(weights_.slot).wait(weights_.parity ^ 1);
       copy_weights();
-      copy_rows(limit);
+      if constexpr (Copies::kHasRows) copy_rows(limit);
     }
   }
   /// Waits for the copies of fill_ring(), if nothing is to be multiplied.
   REPRISE_DEVICE void drain() {
     for (; rows_.tile != weights_.tile || rows_.chunk != weights_.chunk; rows_.advance()) {
-      ring_.full(rows_.slot).arrive_as_warp(0);
+      if constexpr (Copies::kHasRows) ring_.full(rows_.slot).arrive_as_warp(0);
       ring_.full(rows_.slot).wait(rows_.parity);
     }
   }
@@ -142,7 +148,7 @@ REPRISE_DEVICE void stream_slots(const SlotBarriers& ring,
                                  const Multiply& multiply) {
   const bool copies = shuffle_from(warp_index(), 0) == kLinearWarps;
   if (copies) {
-    if (lane_index() == 0) ring.begin();
+    if (lane_index() == 0) ring.begin(Filler::kArrivals);
     sync_warp();
     filler.fill_ring();
   }

@@ -70,6 +70,7 @@ struct TileRuns {
 template <typename T, Epilogue kEpilogue, int kHalves>
 class TileCopies {
  public:
+  static constexpr bool kHasRows = true;
   using Ring = SlotRing<kHalves>;
   using Runs = TileRuns<kEpilogue, Ring::kTileRows>;
 

@@ -8,11 +8,18 @@
 // brings them. The sums have the order of packed_linear_kernels.cuh, and so the same bits.
 namespace reprise::kernels::cuda {
 
+/// Where a product has its rows from.
+enum class RowSource : uint8_t {
+  copies,  // bulk copies bring quantised rows, one part of the depth after the other
+  block,   // each block quantises all rows of elements before it multiplies: own_rows.cuh
+};
+
 /// A ring of slots in shared memory. A slot has a stretch of each part's panel, then the same
-/// elements of each row of x.
-template <typename Form, int kParts>
+/// elements of each row of x, unless the block has rows of its own. These lie before the ring.
+template <typename Form, int kParts, RowSource kSource = RowSource::copies>
 class PanelRing : public SlotBarriers {
  public:
+  static constexpr bool kHasOwnRows = kSource == RowSource::block;
   static constexpr int kDepth = Form::kStretchChunks * Form::kChunk.elements;
   static constexpr int kRowBytes = Form::kStretchChunks * Form::kChunk.row_bytes;
   static constexpr int kTurns = Form::kStretchChunks / kLinearWarps;  // of each warp
@@ -20,31 +27,71 @@ class PanelRing : public SlotBarriers {
   static constexpr int kRowStride = kRowBytes + Form::kChunk.row_stride % 128;
   static_assert(kRowBytes % 128 == 0 && kRowStride % 16 == 0);
   static constexpr int kSumBytes = kLinearWarps * packed_sum_bytes(1, kParts);
-  static constexpr int kSlotsAt = (kSumBytes + kSlotBarrierBytes + 127) / 128 * 128;
+  static constexpr int kScalesAt = kSumBytes + kSlotBarrierBytes;  // of own rows
+  static constexpr int kScaleBytes = kHasOwnRows ? kFragmentRows * 4 : 0;
+  static constexpr int kRowsAt = (kScalesAt + kScaleBytes + 127) / 128 * 128;
 
   REPRISE_DEVICE PanelRing(const Form& form, int64_t rows)
-      : PanelRing(form.most_stretch_bytes(), static_cast<int>(rows)) {}
+      : PanelRing(form.most_stretch_bytes(),
+                  static_cast<int>(rows),
+                  kHasOwnRows ? stride_of_own_rows(form.depth) : kRowStride) {}
 
   [[nodiscard]] REPRISE_DEVICE char* weights(int slot, int part) const {
-    return shared_memory() + (kSlotsAt + slot * slot_bytes() + part * part_bytes_);
+    return shared_memory() + (slots_at_ + slot * slot_bytes() + part * part_bytes_);
   }
   [[nodiscard]] REPRISE_DEVICE char* rows(int slot) const { return weights(slot, kParts); }
+  [[nodiscard]] REPRISE_DEVICE OwnRowMemory own_rows() const {
+    return {.rows = shared_memory() + kRowsAt,
+            .stride = row_stride_,
+            .scales = reinterpret_cast<float*>(shared_memory() + kScalesAt),
+            .parts = nullptr};
+  }
+  /// The rows of a chunk, which is in this place of a slot.
+  template <bool kIsPaired>
+  [[nodiscard]] REPRISE_DEVICE auto places(int slot, int place, int chunk, int rows_of_item) const {
+    const int last = rows_of_item - 1;
+    if constexpr (kHasOwnRows) {
+      const char* first = shared_memory() + (kRowsAt + chunk * Form::kChunk.row_bytes);
+      return WholeRowPlaces<kIsPaired>{first, last, row_stride_};
+    } else {
+      const char* first = rows(slot) + place * Form::kChunk.row_bytes;
+      if constexpr (kIsPaired) {
+        return PairedRowPlaces<kRowStride>{first, last};
+      } else {
+        return FewRowPlaces<kRowStride>{first, last};
+      }
+    }
+  }
 
  private:
-  REPRISE_DEVICE PanelRing(int part_bytes, int rows)
+  [[nodiscard]] static REPRISE_DEVICE int stride_of_own_rows(int depth) {
+    constexpr ChunkSizes kChunk = Form::kChunk;
+    return own_row_stride(kChunk, depth);
+  }
+  REPRISE_DEVICE PanelRing(int part_bytes, int rows, int row_stride)
+      : PanelRing(part_bytes,
+                  rows,
+                  row_stride,
+                  kHasOwnRows ? (kRowsAt + rows * row_stride + 127) / 128 * 128 : kRowsAt) {}
+  REPRISE_DEVICE PanelRing(int part_bytes, int rows, int row_stride, int slots_at)
       : SlotBarriers(shared_memory() + kSumBytes,
-                     static_cast<int>(kStreamedSharedBytes) - kSlotsAt,
-                     kParts * part_bytes + rows * kRowStride),
-        part_bytes_(part_bytes) {}
+                     static_cast<int>(kStreamedSharedBytes) - slots_at,
+                     kParts * part_bytes + (kHasOwnRows ? 0 : rows * kRowStride)),
+        part_bytes_(part_bytes),
+        row_stride_(row_stride),
+        slots_at_(slots_at) {}
 
   int part_bytes_;
+  int row_stride_;
+  int slots_at_;
 };
 
 /// The copies of a block's panels, for SlotFiller. A tile is an item.
-template <typename Form, int kParts, typename Items>
+template <typename Form, int kParts, typename Items, RowSource kSource = RowSource::copies>
 class PanelCopies {
  public:
-  using Ring = PanelRing<Form, kParts>;
+  using Ring = PanelRing<Form, kParts, kSource>;
+  static constexpr bool kHasRows = kSource == RowSource::copies;
 
   REPRISE_DEVICE PanelCopies(const Form& form, const Ring& ring, const Items& items)
       : form_(form), ring_(ring), items_(items), panels_(form, items, block_index()) {}
@@ -103,6 +150,9 @@ class PackedResult {
   using Arguments = PackedLinearArguments;
   using Items = ProductItems<kFragmentRows>;
 
+  [[nodiscard]] static REPRISE_DEVICE Items items(const CudaLinearArguments& a, int64_t panels) {
+    return Items(a.product, panels, kParts);
+  }
   /// Whether there is a result in this row and column of an item.
   template <typename Form>
   REPRISE_DEVICE bool load(const Arguments& arguments,
@@ -151,6 +201,57 @@ class PackedResult {
   ResultInputs inputs_;
 };
 
+/// The work of a product with rope_kv_write: the items are pairs of panels, half a head apart.
+struct HeadItems : ProductItems<kFragmentRows> {
+  int64_t panels_of_half;
+
+  REPRISE_DEVICE HeadItems(const CudaLinearArguments& a, int64_t num_panels)
+      : ProductItems(a.product, num_panels, 2),
+        panels_of_half(a.to.head_dim / (2 * kPanelColumns)) {}
+  [[nodiscard]] REPRISE_DEVICE int64_t panel(int64_t item, int part) const {
+    const int64_t head = item / panels_of_half;
+    return (2 * head + part) * panels_of_half + item % panels_of_half;
+  }
+};
+
+/// Pairs of elements of a head, which are rotated and stored in q, or in the caches. T: the type of
+/// the model. \pre half a head is whole panels, and so is each part of a weight in blocks; the
+/// heads have no norms, and the caches have the type of the model
+template <typename T>
+class HeadResult {
+ public:
+  static constexpr int kParts = 2;
+  static constexpr int kSums = kParts;
+  using Arguments = PackedLinearArguments;
+  using Items = HeadItems;
+
+  [[nodiscard]] static REPRISE_DEVICE Items items(const CudaLinearArguments& a, int64_t panels) {
+    return Items(a, panels);
+  }
+  template <typename Form>
+  REPRISE_DEVICE bool load(const Arguments& arguments,
+                           const Form& form,
+                           const Items& items,
+                           const typename Form::Panel& panel,
+                           int64_t /*item*/,
+                           int /*part*/,
+                           int row,
+                           int column) {
+    if (row >= items.limit) return false;
+    factor_ = form.row_factor(row);
+    result_.load(arguments.of, row, panel.column + column);
+    return true;
+  }
+  [[nodiscard]] REPRISE_DEVICE float factor() const { return factor_; }
+  REPRISE_DEVICE void store(const Arguments& arguments, const float (&products)[kParts]) const {
+    result_.store(arguments.of, products);
+  }
+
+ private:
+  float factor_ = 1;
+  ProductResult<T, T, Epilogue::rope_kv_write> result_;
+};
+
 /// The rows of x that a kernel multiplies at once.
 enum class TileRows : uint8_t {
   few,      // up to four, as pairs where these take fewer instructions
@@ -158,16 +259,15 @@ enum class TileRows : uint8_t {
   by_item,  // one or the other
 };
 
-/// sums += a warp's chunks of one slot after the other, for the panels of an item, with rows at
-/// Rows{first of a chunk, last}.
-template <typename Rows, typename Form, int kParts>
+/// sums += a warp's chunks of one slot after the other, for the panels of an item.
+template <bool kIsPaired, typename Form, int kParts, RowSource kSource>
 REPRISE_DEVICE void multiply_stretches(const Form& form,
-                                       const PanelRing<Form, kParts>& ring,
+                                       const PanelRing<Form, kParts, kSource>& ring,
                                        const ItemPanels<Form, kParts>& panels,
                                        int rows,
                                        SlotCursor& cursor,
                                        typename Form::Sum (&sums)[kParts][1][4]) {
-  using Ring = PanelRing<Form, kParts>;
+  using Ring = PanelRing<Form, kParts, kSource>;
   const int num_chunks = (form.depth + Form::kChunk.elements - 1) / Form::kChunk.elements;
   typename Form::Table tables[kParts];
   REPRISE_UNROLL
@@ -180,7 +280,7 @@ REPRISE_DEVICE void multiply_stretches(const Form& form,
       const int place = turn * kLinearWarps + warp_index();
       const int chunk = i * Form::kStretchChunks + place;
       if (chunk >= num_chunks || !panels.is_there) break;
-      const Rows of_rows{ring.rows(slot) + place * Form::kChunk.row_bytes, rows - 1};
+      const auto of_rows = ring.template places<kIsPaired>(slot, place, chunk, rows);
       REPRISE_UNROLL
       for (int part = 0; part < kParts; ++part) {
         form.multiply_in_stretch(sums[part],
@@ -199,17 +299,16 @@ REPRISE_DEVICE void multiply_stretches(const Form& form,
 }
 
 /// The warps that multiply: sums of one item after the other, and their results.
-template <typename Form, TileRows kRows, typename Result>
+template <typename Form, TileRows kRows, typename Result, RowSource kSource>
 REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
                                     const Form& form,
-                                    const PanelRing<Form, Result::kParts>& ring,
+                                    const PanelRing<Form, Result::kParts, kSource>& ring,
                                     const typename Result::Items& items) {
   constexpr int kParts = Result::kParts;
   using Panels = ItemPanels<Form, kParts>;
   using Sum = typename Form::Sum;
   using Totals = PackedTotals<Sum, 1, kParts, MultiplyingWarps>;
   constexpr int kThreads = MultiplyingWarps::kThreads;
-  constexpr int kStride = PanelRing<Form, kParts>::kRowStride;
   static_assert(Totals::kRows * kPanelColumns * (kParts / Result::kSums) <= kThreads);
   const Totals totals{reinterpret_cast<Sum*>(shared_memory())};
   SlotCursor cursor(form.depth, PanelRing<Form, kParts>::kDepth, ring);
@@ -233,10 +332,10 @@ REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
                            (kRows == TileRows::few || rows <= kFragmentRows / 2);
     if (are_pairs) {
       if constexpr (Form::kHasPairs && kRows != TileRows::eight) {
-        multiply_stretches<PairedRowPlaces<kStride>>(form, ring, panels, rows, cursor, sums);
+        multiply_stretches<true>(form, ring, panels, rows, cursor, sums);
       }
     } else if constexpr (!Form::kHasPairs || kRows != TileRows::few) {
-      multiply_stretches<FewRowPlaces<kStride>>(form, ring, panels, rows, cursor, sums);
+      multiply_stretches<false>(form, ring, panels, rows, cursor, sums);
     }
     totals.gather(sums);
     if (has_result) {
@@ -254,29 +353,56 @@ REPRISE_DEVICE void multiply_panels(const typename Result::Arguments& arguments,
   }
 }
 
-/// Computes what packed_linear computes for as many rows as kRows says, with the same bits. The
-/// block has kStreamedThreads threads. \pre x, its rows and the bytes of a row are aligned to 16
-/// bytes
-template <typename Form, Epilogue kEpilogue, TileRows kRows>
-REPRISE_DEVICE void streamed_packed_linear(const PackedLinearArguments& arguments) {
+/// Calls act(T{}) for the type of the rows that a block quantises.
+template <typename Act>
+REPRISE_DEVICE void with_short_type(PackedType type, const Act& act) {
+  if (type == PackedType::f16) return act(Float16{});
+  act(BFloat16{});
+}
+
+/// Runs a block of kStreamedThreads threads of a product. \pre x, its rows and the bytes of a row
+/// are aligned to 16 bytes. With rows of the block's own x has elements of 16 bits, and all rows
+/// together take at most most_own_row_bytes() when they are quantised
+template <typename Form, TileRows kRows, RowSource kSource, typename Result>
+REPRISE_DEVICE void stream_panels(const PackedLinearArguments& arguments) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ < 900
   __trap();  // no launch chooses this kernel: this code has no bulk copies
 #else
-  using Result = PackedResult<kEpilogue>;
   using Items = typename Result::Items;
-  using Ring = PanelRing<Form, Result::kParts>;
-  using Copies = PanelCopies<Form, Result::kParts, Items>;
+  using Ring = PanelRing<Form, Result::kParts, kSource>;
+  using Copies = PanelCopies<Form, Result::kParts, Items, kSource>;
   const LinearArguments& a = arguments.of.product;
-  const Form form(arguments);
-  Items items(a, form.num_panels(), Result::kParts);
+  Form form(arguments);
+  Items items = Result::items(arguments.of, form.num_panels());
   const Ring ring(form, a.rows);
   SlotFiller<Copies> filler(
       ring, SlotCursor(a.depth, Ring::kDepth, ring), items.count, Copies(form, ring, items));
   stream_slots(ring, filler, a, [&](int64_t limit) {
     items.limit = limit;
+    if constexpr (Ring::kHasOwnRows) {
+      const OwnRowMemory rows = ring.own_rows();
+      form.use_scales(rows.scales);
+      with_short_type(arguments.type, [&](auto type) {
+        quantize_own_rows<decltype(type), Form>(
+            arguments.of, static_cast<int>(limit), reinterpret_cast<float*>(shared_memory()), rows);
+      });
+    }
     multiply_panels<Form, kRows, Result>(arguments, form, ring, items);
   });
 #endif
+}
+
+/// Computes what packed_linear computes for as many rows as kRows says, with the same bits.
+template <typename Form, Epilogue kEpilogue, TileRows kRows, RowSource kSource = RowSource::copies>
+REPRISE_DEVICE void streamed_packed_linear(const PackedLinearArguments& arguments) {
+  stream_panels<Form, kRows, kSource, PackedResult<kEpilogue>>(arguments);
+}
+
+/// Computes what packed_linear and rope_kv_write compute, with the same bits, from rows of
+/// elements.
+template <typename T, typename Form, TileRows kRows>
+REPRISE_DEVICE void streamed_packed_heads(const PackedLinearArguments& arguments) {
+  stream_panels<Form, kRows, RowSource::block, HeadResult<T>>(arguments);
 }
 
 }  // namespace reprise::kernels::cuda

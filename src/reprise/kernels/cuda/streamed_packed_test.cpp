@@ -10,10 +10,7 @@
 #include <vector>
 
 #include "tests/support/fake_cuda/host_block_fixture.h"
-#include "tests/support/fake_cuda/streamed_ops_fixture.h"
-#include "tests/support/kernels/float_panels.h"
-#include "tests/support/kernels/int8_panels.h"
-#include "tests/support/kernels/packed_weights.h"
+#include "tests/support/fake_cuda/streamed_weights_fixture.h"
 
 // Products with packed weights that arrive by bulk copies have the bits of the usual kernels, which
 // other tests compare with the CPU's: in every codec, whatever follows the product, for every
@@ -27,26 +24,8 @@ constexpr std::array kFloatCodecs = {PanelFormat::f8e4m3_rows,
                                      PanelFormat::f8e5m2_g128,
                                      PanelFormat::f4_g64};
 
-class StreamedPacked : public StreamedOps {
+class StreamedPacked : public StreamedWeights {
  protected:
-  Tensor blocks(const std::vector<PanelPart>& parts, int64_t depth) {
-    Tensor weight = own(packed_weight_type(parts, depth, dtype()));
-    fill_packed_weight(weight, parts, random_);
-    return weight;
-  }
-  Tensor blocks(PanelFormat format, int64_t columns, int64_t depth) {
-    return blocks({{.format = format, .columns = columns}}, depth);
-  }
-  Tensor floats(PanelFormat codec, int64_t columns, int64_t depth) {
-    Tensor weight = own(float_panels_type(codec, columns, depth, dtype()));
-    fill_float_panels(weight, random_);
-    return weight;
-  }
-  Tensor int8s(int64_t columns, int64_t depth) {
-    Tensor weight = own(int8_panels_type(columns, depth, dtype()));
-    fill_int8_panels(weight, random_);
-    return weight;
-  }
   /// Codes of all values.
   Tensor codes(int64_t rows, int64_t depth) {
     const Tensor x = make({rows, depth}, DType::i8);

@@ -57,6 +57,39 @@ int weights_per_column(ProductEpilogue epilogue) {
              : 1;
 }
 
+/// Whether the first operand of a product is elements although the layout of the weight asks for
+/// quantised rows.
+bool quantises_rows(const OpRun& run) {
+  return run.in[0].dtype() != DType::i8 &&
+         activation_form(run.in[1].layout().family) != ActivationForm::elements;
+}
+
+/// Runs such a product, without a norm, as two launches: the quantisation, then the same op of
+/// quantised rows.
+bool launch_quantisation_apart(const OpRun& run) {
+  const Tensor& x = run.in[0];
+  std::array<Tensor, kRuleOf<OpCode::linear_rope_kv_write>.operands.size> inputs;
+  std::ranges::copy(run.in, inputs.begin());
+  std::array<Tensor, 2> outputs;
+  OpCall quantise{OpCode::quantize_blocks, {}};
+  quantise.attributes.type.dtype = DType::i8;
+  size_t num_outputs = 1;
+  if (activation_form(run.in[1].layout().family) == ActivationForm::int8_rows) {
+    quantise.code = OpCode::quantize_per_token;
+    outputs[0] = run.executor.allocate({DType::i8, x.shape()});
+    outputs[1] = run.executor.allocate({DType::f32, {x.size(0)}});
+    inputs[operand_index(definition_of(run.call.code).rule, "scale")] = outputs[1];
+    num_outputs = 2;
+  } else {
+    const int64_t blocks = x.size(1) / kPanelBlock;
+    outputs[0] = run.executor.allocate(
+        {DType::i8, {x.size(0), blocks * static_cast<int64_t>(sizeof(ActivationBlock))}});
+  }
+  run.executor.launch_checked(quantise, run.in.first(1), std::span(outputs).first(num_outputs));
+  inputs[0] = outputs[0];
+  return run.executor.launch_checked(run.call, std::span(inputs).first(run.in.size()), run.out);
+}
+
 }  // namespace
 
 void set_weight_layout(const Tensor& weight, LinearArguments& arguments) {
@@ -180,6 +213,7 @@ bool launch_linear(device::Stream& stream, const KernelTable& kernels, const Lin
 }
 
 bool launch_linear(const OpRun& run) {
+  if (quantises_rows(run)) return launch_quantisation_apart(run);
   const auto in = run.operands<OpCode::linear>();
   return launch_linear(run.stream,
                        run.kernels,
@@ -191,6 +225,7 @@ bool launch_linear(const OpRun& run) {
 }
 
 bool launch_linear_add(const OpRun& run) {
+  if (quantises_rows(run)) return launch_quantisation_apart(run);
   const auto in = run.operands<OpCode::linear_add>();
   return launch_linear(run.stream,
                        run.kernels,
@@ -206,6 +241,7 @@ bool launch_linear_add(const OpRun& run) {
 bool launch_linear_silu_and_mul(const OpRun& run) {
   const auto in = run.operands<OpCode::linear_silu_and_mul>();
   if (in["norm"].defined()) return launch_norm_apart(run);
+  if (quantises_rows(run)) return launch_quantisation_apart(run);
   return launch_linear(run.stream,
                        run.kernels,
                        {.x = in["x"],
@@ -230,6 +266,7 @@ bool launch_linear_silu_and_mul_quantize_blocks(const OpRun& run) {
 bool launch_lm_head(const OpRun& run) {
   const auto in = run.operands<OpCode::lm_head>();
   if (in["norm"].defined()) return launch_norm_apart(run);
+  if (quantises_rows(run)) return launch_quantisation_apart(run);
   return launch_linear(run.stream,
                        run.kernels,
                        {.x = in["x"],
