@@ -4,9 +4,13 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/tensor/float_panels.h"
 #include "reprise/weights/codecs/quantize_rows.h"
 #include "reprise/weights/convert.h"
@@ -217,6 +221,82 @@ TEST_P(CudaPackedEngine, replays_with_the_bits_of_eager_steps) {
     if (!machine.is_real()) {
       EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
     }
+  }
+}
+
+constexpr const char* kPlainHeadsConfig = R"({
+  "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 128,
+  "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 97, "max_position_embeddings": 1024,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
+  "hidden_act": "silu"})";
+
+/// What a step computes by a kernel of choice, and the kernels that it launches; a replay none.
+struct StepBy {
+  Outcome outcome;
+  std::set<std::string> functions;
+};
+StepBy step_by(CudaEngineMachine& machine,
+               TinyEngine& engine,
+               const kernels::ProductChoice& choice,
+               CudagraphRuntimeMode mode,
+               std::span<const std::byte> kv) {
+  using namespace kernels::cuda;
+  std::set<std::string> functions;
+  machine.fake().driver().set_time_of_kernels([&](const std::string& function, uint32_t) {
+    functions.insert(function);
+    return 1.0;
+  });
+  auto& executor = dynamic_cast<CudaExecutor&>(engine.execution().executor());
+  const ForcedChoice forced(executor.choices(), choice);
+  const TestBatch batch(Mix::uniform_decode, 3, 4, 100);
+  const cudagraph::Decision decision = mode == CudagraphRuntimeMode::NONE
+                                           ? cudagraph::Decision{.descriptor = {.num_tokens = 3}}
+                                           : engine.runner().dispatcher().dispatch(batch.facts());
+  Outcome outcome = run(engine, batch, decision, mode, kv);
+  machine.fake().driver().set_time_of_kernels({});
+  return {.outcome = std::move(outcome), .functions = std::move(functions)};
+}
+
+// The program is the same: the executor decides at launch, and both ways have the same bits.
+TEST(CudaPackedRows, are_normed_and_quantised_by_the_products_where_streamed_kernels_run) {
+  using Kernel = kernels::ProductChoice::Kernel;
+  const kernels::ProductChoice streamed{.kernel = Kernel::streamed};
+  const kernels::ProductChoice own{.kernel = Kernel::own};
+  for (const auto& [method, codes] :
+       {std::pair{LoadQuantization::q8_0, "packed"}, std::pair{LoadQuantization::int8, "int8"}}) {
+    const QuantisedModel model(kPlainHeadsConfig, method);
+    CudaEngineMachine machine;
+    if (machine.is_real()) GTEST_SKIP() << "only the fake driver tells which kernels ran";
+    TinyEngineOptions options = machine.options(options_of(model, kPlainHeadsConfig));
+    options.level = CompilationMode::VLLM_COMPILE;
+    options.dtype = DType::bf16;
+    TinyEngine engine(options);
+    {
+      auto& executor = dynamic_cast<kernels::cuda::CudaExecutor&>(engine.execution().executor());
+      const kernels::cuda::ForcedChoice forced(executor.choices(), streamed);
+      for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+    }
+    engine.randomize_kv(11);
+    const std::vector<std::byte> kv = engine.save_kv();
+    const StepBy usual = step_by(machine, engine, own, CudagraphRuntimeMode::NONE, kv);
+    const StepBy eager = step_by(machine, engine, streamed, CudagraphRuntimeMode::NONE, kv);
+    const StepBy replay = step_by(machine, engine, streamed, CudagraphRuntimeMode::FULL, kv);
+    expect_same_bits(usual.outcome, eager.outcome, "streamed");
+    expect_same_bits(usual.outcome, replay.outcome, "replayed");
+    const auto has = [](const StepBy& step, const std::string& part) {
+      return std::ranges::any_of(step.functions, [&](const std::string& function) {
+        return function.find(part) != std::string::npos;
+      });
+    };
+    for (const char* product : {"linear_rope_kv_write", "linear_silu_and_mul", "linear"}) {
+      EXPECT_TRUE(has(eager, std::string(codes) + "_own_rows_streamed_" + product)) << product;
+    }
+    EXPECT_FALSE(has(eager, "quant"));
+    EXPECT_FALSE(has(eager, "reprise_rms_norm"));
+    EXPECT_FALSE(has(eager, "reprise_rope"));
+    EXPECT_TRUE(has(usual, "quant"));
+    EXPECT_FALSE(has(usual, "_streamed_"));
   }
 }
 

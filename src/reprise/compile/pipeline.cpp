@@ -97,6 +97,7 @@ std::vector<Entry> pipeline_entries(const PassOptions& on) {
     };
   };
   const program::TokenRange rope_range = up_to(on.rope_kvcache_fusion_max_token_num);
+  const program::TokenRange norm_range = up_to(on.norm_prologue_max_token_num);
   const bool has_ranks = on.tensor_parallel_size > 1;
   const bool has_sp = has_ranks && on.enable_sp && on.sp_min_token_num;
   const program::TokenRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
@@ -139,10 +140,8 @@ std::vector<Entry> pipeline_entries(const PassOptions& on) {
       {on.group_rows || has_norm_prologue, {"sink_norm_below_gather", sink_norm_below_gather}},
       // The previous pass may gather the same rows for two norms. This pass merges the two gathers.
       {has_norm_prologue, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
-      {has_norm_prologue,
-       {"fuse_rms_norm_linear",
-        with_kernels(fuse_rms_norm_linear),
-        {.end = on.norm_prologue_max_token_num}}},
+      {has_norm_prologue, {"fuse_quantize_linear", with_kernels(fuse_quantize_linear), norm_range}},
+      {has_norm_prologue, {"fuse_rms_norm_linear", with_kernels(fuse_rms_norm_linear), norm_range}},
       {on.group_rows,
        {"group_rows",
         [group_options = GroupRowsOptions{.can_compile = on.can_compile,

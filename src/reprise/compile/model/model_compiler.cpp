@@ -45,13 +45,16 @@ std::vector<const CustomOp*> custom_ops(const ModelCompilerOptions& options) {
 
 // Adds the conditions that only the kernels and the code generator can check.
 void ask_backends(PassOptions& passes, CompilerInterface* code_compiler) {
-  passes.has_kernel = [](const program::Program& program, const program::Node& node) {
+  // Where products norm their rows, they also quantise them.
+  const bool quantises = passes.norm_prologue_max_token_num > 0;
+  passes.has_kernel = [quantises](const program::Program& program, const program::Node& node) {
     if (node.op != OpCode::linear_rope_kv_write) return true;
     constexpr size_t kWeight = 1;
     constexpr size_t kCosSin = 4;
     const program::SymShape& cos_sin = program.type(node.inputs[kCosSin]).shape;
-    return kernels::supports_linear_rope_kv_write(cos_sin[1].constant(),
-                                                  program.type(node.inputs[kWeight]).layout);
+    const WeightLayout& weight = program.type(node.inputs[kWeight]).layout;
+    if (quantises && activation_form(weight.family) != ActivationForm::elements) return true;
+    return kernels::supports_linear_rope_kv_write(cos_sin[1].constant(), weight);
   };
   passes.can_compile = [code_compiler](const program::Program& body) {
     return code_compiler != nullptr && !code_compiler->why_not(body).has_value();

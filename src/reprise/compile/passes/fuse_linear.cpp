@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -58,7 +59,11 @@ ValueId operand_of(const Node& node, std::string_view name) {
 
 class LinearFuser {
  public:
-  enum class Rows : uint8_t { as_given, quantised };
+  enum class Rows : uint8_t {
+    as_given,
+    quantised,
+    quantised_inside,  // the fused op quantises them, and the op that did so is erased
+  };
 
   LinearFuser(Program& program, const NodePredicate& has_kernel)
       : program_(program), edit_(program), has_kernel_(has_kernel) {}
@@ -77,7 +82,34 @@ class LinearFuser {
     return num_rewrites;
   }
 
+  /// Products quantise their rows themselves.
+  size_t quantise_inside() && {
+    size_t num_rewrites = 0;
+    for (Node& node : program_.nodes) {
+      if (node.op == OpCode::rope_kv_write) {
+        num_rewrites += fuse_heads(kHeads, node, Rows::quantised_inside) ? 1 : 0;
+      }
+    }
+    // Of a product whose result is quantised for one other product, only the result changes here.
+    for (Node& node : program_.nodes) num_rewrites += leave_to_user(node) ? 1 : 0;
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      Node& node = program_.nodes[i];
+      if (edit_.is_erased(i) || !is_product(node.op)) continue;
+      Node fused = node;
+      const std::optional<size_t> quantisation = take_quantisation(fused);
+      if (!quantisation || (has_kernel_ && !has_kernel_(program_, fused))) continue;
+      node = std::move(fused);
+      edit_.erase(*quantisation);
+      ++num_rewrites;
+    }
+    std::move(edit_).finish();
+    return num_rewrites;
+  }
+
  private:
+  static constexpr Fusion kHeads{
+      OpCode::linear, OpCode::rope_kv_write, OpCode::linear_rope_kv_write};
+
   bool fuse(const Fusion& fusion, Node& node, Rows rows) {
     if (node.op == OpCode::rope_kv_write) return fuse_heads(fusion, node, rows);
     // For a sum, the second operand is tried first.
@@ -95,10 +127,68 @@ class LinearFuser {
   // weight in a layout fit both.
   [[nodiscard]] bool has_rows(const Node& product, Rows rows) const {
     if (product.op == OpCode::rms_norm) return true;
+    return asks_for_quantised_rows(product) == (rows != Rows::as_given);
+  }
+  [[nodiscard]] bool asks_for_quantised_rows(const Node& product) const {
     const ValueId weight = operand_of(product, "weight");
-    const bool is_quantised =
-        activation_form(program_.type(weight).layout.family) != ActivationForm::elements;
-    return is_quantised == (rows == Rows::quantised);
+    return activation_form(program_.type(weight).layout.family) != ActivationForm::elements;
+  }
+
+  // Products that may get elements where their weight asks for quantised rows.
+  static bool is_product(OpCode op) {
+    constexpr std::array kProducts = {OpCode::linear,
+                                      OpCode::linear_add,
+                                      OpCode::linear_silu_and_mul,
+                                      OpCode::linear_rope_kv_write,
+                                      OpCode::lm_head};
+    return std::ranges::find(kProducts, op) != kProducts.end();
+  }
+  // Makes a product take the rows from which its own rows were quantised, and their norm. Returns
+  // the op that then has no use, or nothing, and the product is as it was.
+  std::optional<size_t> take_quantisation(Node& product) const {
+    const ValueId x = product.inputs[0];
+    const std::optional<size_t> index = edit_.definition(x);
+    if (!asks_for_quantised_rows(product) || !index || edit_.is_erased(*index)) return std::nullopt;
+    const Node& before = program_.nodes[*index];
+    const bool has_norm =
+        before.op == OpCode::rms_norm_quantize_blocks || before.op == OpCode::rms_norm_quant;
+    const bool is_plain =
+        before.op == OpCode::quantize_blocks || before.op == OpCode::quantize_per_token;
+    const bool is_of_this_product = std::ranges::all_of(
+        before.outputs, [&](ValueId value) { return edit_.num_uses(value) == 1; });
+    const std::optional<size_t> norm = find_operand(product.op, "norm");
+    const ValueId scale = operand_of(product, "scale");
+    if (scale != kNoValue && scale != before.outputs.back()) return std::nullopt;
+    if ((!has_norm && !is_plain) || !is_of_this_product) return std::nullopt;
+    if (has_norm && (!norm || !can_take_norm(product, before))) return std::nullopt;
+    product.inputs[0] = before.inputs[0];
+    if (const auto place = find_operand(product.op, "scale")) product.inputs[*place] = kNoValue;
+    if (has_norm) {
+      product.inputs[*norm] = before.inputs[1];
+      product.attributes.epsilon = before.attributes.epsilon;
+    }
+    return index;
+  }
+  // linear_silu_and_mul_quantize_blocks becomes linear_silu_and_mul if only one product uses it.
+  bool leave_to_user(Node& node) {
+    if (node.op != OpCode::linear_silu_and_mul_quantize_blocks) return false;
+    const ValueId result = node.outputs[0];
+    const std::span<const size_t> users = edit_.users(result);
+    if (edit_.num_uses(result) != 1 || users.size() != 1) return false;
+    const Node& user = program_.nodes[users[0]];
+    if (!is_product(user.op) || user.inputs[0] != result) return false;
+    Node fused{
+        .op = OpCode::linear_silu_and_mul, .outputs = node.outputs, .location = node.location};
+    for (const OperandRule& operand : definition_of(fused.op).rule.operands) {
+      fused.inputs.push_back(operand_of(node, operand.name));
+    }
+    if (has_kernel_ && (!has_kernel_(program_, fused) || !has_kernel_(program_, user)))
+      return false;
+    program::ValueType& type = program_.values[index_of(result)].type;
+    const program::ValueType& weight = program_.type(operand_of(node, "weight"));
+    type = {weight.dtype, {type.shape[0], weight.shape[0].constant() / 2}};
+    node = std::move(fused);
+    return true;
   }
 
   // The columns of a linear are exactly q, k and v of the node, in this order, and each of them is
@@ -125,7 +215,7 @@ class LinearFuser {
     if (program_.type(*product).shape[1] != SymInt(column)) return false;
     if (!has_rows(program_.nodes[*linear], rows)) return false;
     const SymInt heads = program_.type(rope.inputs[0]).shape[1];
-    if (!replace(fusion, rope, *linear, kNoValue, heads)) return false;
+    if (!replace(fusion, rope, *linear, kNoValue, heads, rows)) return false;
     for (size_t view : views) edit_.erase(view);
     return true;
   }
@@ -139,7 +229,8 @@ class LinearFuser {
                Node& node,
                size_t first,
                ValueId residual,
-               const SymInt& heads = SymInt(0)) {
+               const SymInt& heads = SymInt(0),
+               Rows rows = Rows::as_given) {
     const Node& before = program_.nodes[first];
     Node fused = is_prologue(fusion) ? with_norm(before, node)
                                      : with_epilogue(fusion.fused, before, node, residual);
@@ -147,11 +238,13 @@ class LinearFuser {
     if (fusion.fused == OpCode::linear_rope_kv_write && !is_prologue(fusion)) {
       fused.attributes.length = heads;
     }
-    if (loses_operand(before, fused) || (has_kernel_ && !has_kernel_(program_, fused))) {
-      return false;
-    }
+    std::optional<size_t> quantisation;
+    if (rows == Rows::quantised_inside && !(quantisation = take_quantisation(fused))) return false;
+    const bool loses = !quantisation && loses_operand(before, fused);
+    if (loses || (has_kernel_ && !has_kernel_(program_, fused))) return false;
     node = std::move(fused);
     edit_.erase(first);
+    if (quantisation) edit_.erase(*quantisation);
     return true;
   }
 
@@ -220,6 +313,10 @@ size_t fuse_block_linear(Program& program, const NodePredicate& has_kernel) {
     return !is_prologue(fusion) && fusion.fused != OpCode::linear_rope_kv_write;
   };
   return LinearFuser(program, has_kernel).run(is_wanted, LinearFuser::Rows::quantised);
+}
+
+size_t fuse_quantize_linear(Program& program, const NodePredicate& has_kernel) {
+  return LinearFuser(program, has_kernel).quantise_inside();
 }
 
 size_t fuse_linear_add(Program& program, const NodePredicate& has_kernel) {

@@ -57,4 +57,22 @@ size_t fuse_linear_rope_kv_write(program::Program& program, const NodePredicate&
 /// all rows again.
 size_t fuse_rms_norm_linear(program::Program& program, const NodePredicate& has_kernel = {});
 
+/// A product and the quantisation of its rows, with the norm before it where the product can have
+/// one:
+///
+///     %q = rms_norm_quantize_blocks(%x, w) {e}
+///     ...                                    ->  ...
+///     %a = linear_silu_and_mul(%q, p, bias)      %a = linear_silu_and_mul(%x, p, bias, none, w)
+///     {e}
+///
+///     %q = linear_silu_and_mul_quantize_blocks(%r, v)      %b = linear_silu_and_mul(%r, v)
+///     ...                                              ->  ...
+///     %s = linear_add(%q, p, bias, residual)               %s = linear_add(%b, p, bias, residual)
+///
+/// The same applies to quantize_blocks, quantize_per_token and rms_norm_quant, and to linear,
+/// lm_head and the linear of rope_kv_write, which becomes linear_rope_kv_write. A linear has no
+/// norm, so a quantised norm before it stays. Only for few rows, on devices whose products quantise
+/// rows themselves.
+size_t fuse_quantize_linear(program::Program& program, const NodePredicate& has_kernel = {});
+
 }  // namespace reprise::compile
