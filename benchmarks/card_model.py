@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Predicts the time of a decode step on an H200, node by node, so that a change of CUDA kernels can be judged without a card.
 
-    card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped|streamed] [--attention own|roof]
-                              [--weights bfloat16|int4_g128|q4_k|...] [--prompt TOKENS]
+    card_model.py CONFIG.JSON [--requests 1] [--context 256] [--products own|library|overlapped|streamed|streamed-own-rows]
+                              [--attention own|flashinfer|roof] [--weights bfloat16|int4_g128|q4_k|...] [--prompt TOKENS]
 
 With --prompt it predicts a prompt of so many tokens instead, alone in a step, for weights in bfloat16, float8 and int8.
 CONFIG.JSON is the configuration of a dense model; of a model with num_experts the products of its experts are predicted. --weights says how the matrices of its layers are stored; the head is bfloat16.
 No card has run packed products: their times are those of bfloat16 with fewer bytes, or of the instructions that they need. `own` and `library` are the kernels as measured on an H200
 (results/2026-11-28-h200.json); `overlapped` is a chain of kernels that only read, where each starts before the one before has
-ended, so no product can be faster. `streamed` are kernels that no card has run. `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
+ended, so no product can be faster. `streamed` are kernels that no card has run; with `streamed-own-rows` they quantise and norm their rows themselves.
+`flashinfer` is what decision 114 predicts, and `roof` reads the cache at the full bandwidth. card_model_test.py says how far the
 predictions are from what was measured. Uses only Python's standard library.
 """
 
@@ -39,6 +40,14 @@ INSTRUCTIONS_OF_WAIT = 41 / 4
 SMALL_NODE_US = 2.0  # a norm, a quantisation or a rotation of few rows
 SMALL_NODES = 5  # of a layer with packed weights: two norms that quantise, two quantisations, rope with the cache
 SMALL_NODES_OF_FLOATS = 3  # whose activations are not quantised
+# Instructions of a warp for 256 elements of a row that a block of a product quantises itself, without and with a norm: counted in the
+# machine code of nvcc 13.0 for sm_90a (105 and 36 for the norm), with 15 for the loop and 25 for the sum of squares.
+OWN_ROW_INSTRUCTIONS = (120, 181)
+INT8_OWN_ROW_INSTRUCTIONS = (260, 350)  # exact divisions, and the elements are read a second time
+OWN_ROW_US = 0.2  # a barrier of eight warps; with a norm one more, and the elements come from the first-level cache again
+X_US = 0.6  # x arrives from the second-level cache
+OWN_ROW_BYTES = {1: 48 << 10, 2: 32 << 10}  # of all rows, by the panels of a tile
+MOST_OWN_ROWS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +83,8 @@ class StreamedKernel:
 
     With packed weights a panel of 16 columns, or one of gates with one of ups, reads all rows of x, which have 1.25 bytes for an element.
     `ahead_us`: how long the kernel before runs while the ring fills; then so much of the weight is there when x is.
+    `own_rows_us`: how long each block quantises its rows before it multiplies, after x has arrived. Memory does not idle meanwhile, because
+    the ring of the next kernel fills; only the instructions of the product come later.
     """
 
     bandwidth: float = 4.58
@@ -81,9 +92,12 @@ class StreamedKernel:
     least_us: float = 2.0
     ring_megabytes: float = 132 * 0.08  # five slots and more of 8 to 17 KB on each multiprocessor
 
-    def us(self, rows, outputs, depth, bytes_of_element=BYTES, instructions=0, ahead_us=0.0, columns_of_tile=16):
+    def us(self, rows, outputs, depth, bytes_of_element=BYTES, instructions=0, ahead_us=0.0, columns_of_tile=16, own_rows_us=0.0):
         elements = outputs * depth
         megabytes = elements * bytes_of_element / 1e6
+        if own_rows_us > 0:
+            multiplied_us = X_US + own_rows_us + elements / BLOCK * instructions / INSTRUCTIONS_PER_US
+            return max(megabytes / self.bandwidth, multiplied_us, self.least_us + own_rows_us) + self.more_us
         of_rows = elements * rows / columns_of_tile * (BYTES if bytes_of_element == BYTES else 1.25) / 1e6
         read_us = max(megabytes / self.bandwidth, (megabytes + of_rows) / CACHE_BANDWIDTH)
         read_us -= min(ahead_us, self.ring_megabytes / self.bandwidth)
@@ -97,6 +111,7 @@ PRODUCTS = {
     "library": ProductKernel(3.5, 0.4, 4.4, 0.0015),  # cuBLASLt, 1 to 32 rows
     "overlapped": ProductKernel(0.1, 0.0, 4.58, 0.0),
     "streamed": StreamedKernel(),  # 1 to 8 rows
+    "streamed-own-rows": StreamedKernel(),  # the same, and 1 to 4 rows of packed weights are quantised by the product
 }
 
 # Prompts. FLOP/us of large products: bfloat16 as measured. Eight bits are not: cuBLAS took 310 us for 4176 x 12288 x 4096 in
@@ -119,12 +134,29 @@ def own_attention_us(requests, context, kv_heads):
     return 14 + 5 * blocks / BLOCKS_AT_ONCE + merge if waves == 1 else 22 * waves + merge
 
 
+def flashinfer_attention_us(requests, context, kv_heads, head_dim):
+    """Not measured: 0.8 of the bandwidth, or 1.5 us for each 128 positions of a part, 3 us around them, and the merge of the parts."""
+    parts = min(64, math.ceil(context / POSITIONS_PER_PART))
+    tiles = math.ceil(context / parts / 128)
+    return max(roof_attention_us(requests, context, kv_heads, head_dim) / 0.8, 3 + 1.5 * tiles + 1.7 * math.log2(parts))
+
+
 def roof_attention_us(requests, context, kv_heads, head_dim):
     return requests * context * kv_heads * head_dim * 2 * BYTES / 1e6 / BANDWIDTH
 
 
 def streamed_instructions(weights, rows, panels=1):
     return STREAMED_INSTRUCTIONS.get(weights, OTHER_STREAMED_INSTRUCTIONS)[0 if rows <= 4 else 1] + INSTRUCTIONS_OF_WAIT / panels
+
+
+def rows_in_product_us(weights, rows, depth, panels, has_norm):
+    """How long a block quantises the rows of a product; 0: a kernel before it does."""
+    is_int8 = weights == "int8_rows"
+    row_bytes = math.ceil(depth * (1 if is_int8 else 1.25) / 128) * 128 + 48
+    if weights.startswith("f") or weights == "bfloat16" or rows > MOST_OWN_ROWS or rows * row_bytes > OWN_ROW_BYTES[panels]:
+        return 0.0
+    instructions = (INT8_OWN_ROW_INSTRUCTIONS if is_int8 else OWN_ROW_INSTRUCTIONS)[has_norm]
+    return OWN_ROW_US * (1 + has_norm + is_int8) + rows * math.ceil(depth / 256) * instructions / (INSTRUCTIONS_PER_US / 132)
 
 
 def panels_of_expert_slot(weights):
@@ -140,31 +172,51 @@ def streamed_expert_instructions(weights, config, requests):
     return are_few * few + (1 - are_few) * eight
 
 
+def panels_of_product(name, has_own_rows):
+    return 2 if name == "gate_up" or (name == "qkv" and has_own_rows) else 1
+
+
+def attention_us(attention, requests, context, kv_heads, head_dim):
+    if attention == "own":
+        return own_attention_us(requests, context, kv_heads)
+    if attention == "flashinfer":
+        return flashinfer_attention_us(requests, context, kv_heads, head_dim)
+    return roof_attention_us(requests, context, kv_heads, head_dim)
+
+
 def nodes_of(config, requests, context, products, attention, weights="bfloat16"):
     """(name, how many in a step, us of one, MB that one must read) in the order of a step."""
     hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim") or hidden // heads
     kernel = PRODUCTS[products]
+    quantised_us = dict.fromkeys(("qkv", "o", "gate_up", "down", "head"), 0.0)
+    if products == "streamed-own-rows":
+        depths = {"qkv": hidden, "o": heads * head_dim, "gate_up": hidden, "down": inner}
+        for name, depth in depths.items():
+            has_norm = name in ("qkv", "gate_up")
+            quantised_us[name] = rows_in_product_us(weights, requests, depth, panels_of_product(name, True), has_norm)
 
     def product(name, count, outputs, depth, size=CODECS[weights]):
         if size == BYTES:
             us = kernel.us(requests, outputs, depth)
-        elif products == "streamed":
-            # A small kernel quantises the rows, or norms or rotates them, while the ring fills.
-            panels = 2 if name == "gate_up" else 1
-            us = kernel.us(requests, outputs, depth, size, streamed_instructions(weights, requests, panels), SMALL_NODE_US, 16 * panels)
+        elif isinstance(kernel, StreamedKernel):
+            panels = panels_of_product(name, quantised_us[name] > 0)
+            instructions = streamed_instructions(weights, requests, panels)
+            # Unless the product does it, a small kernel quantises the rows, or norms or rotates them, while the ring fills.
+            us = kernel.us(requests, outputs, depth, size, instructions, SMALL_NODE_US, 16 * panels, quantised_us[name])
         else:
             us = kernel.us(requests, outputs, depth, size, INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK))
         return name, count, us, outputs * depth * size / 1e6
 
     cache = requests * context * kv_heads * head_dim * 2 * BYTES / 1e6
-    us = own_attention_us(requests, context, kv_heads) if attention == "own" else roof_attention_us(requests, context, kv_heads, head_dim)
     of_layer = SMALL_NODES_OF_FLOATS if weights.startswith("f") else SMALL_NODES
+    # A product that quantises its rows saves the kernel that did; that of q, k and v also the one for the rotation and the cache.
+    of_layer -= sum(us > 0 for us in quantised_us.values()) + (quantised_us["qkv"] > 0)
     small = [] if weights == "bfloat16" else [("quantise", of_layer * layers, SMALL_NODE_US, 0.0)]
     return [
         product("qkv", layers, (heads + 2 * kv_heads) * head_dim, hidden),
-        ("attention", layers, us, cache),
+        ("attention", layers, attention_us(attention, requests, context, kv_heads, head_dim), cache),
         product("o", layers, hidden, heads * head_dim),
         product("gate_up", layers, 2 * inner, hidden),
         product("down", layers, hidden, inner),
@@ -217,7 +269,7 @@ def expert_parts(config, requests, weights="bfloat16", products="streamed"):
     def product(outputs, depth, ahead_us):
         outputs *= count
         megabytes = outputs * depth * size / 1e6
-        if products == "streamed":
+        if products.startswith("streamed"):
             start = 0.0 if ahead_us else EXPERT_START_US
             instructions = streamed_expert_instructions(weights, config, requests)
             us = kernel.us(rows, outputs, depth, size, instructions, ahead_us, 16 * panels_of_expert_slot(weights)) + start
@@ -227,7 +279,7 @@ def expert_parts(config, requests, weights="bfloat16", products="streamed"):
 
     between = SMALL_NODE_US + NODE_US
     # With one token, the experts are known while the kernel between the products runs.
-    is_known = requests == 1 and products == "streamed"
+    is_known = requests == 1 and products.startswith("streamed")
     parts = [("gate_up", *product(2 * inner, hidden, 0.0)), ("silu", between, 0.0)]
     if not weights.startswith("f") and weights != "bfloat16":
         parts.append(("quantise", between, 0.0))
@@ -279,7 +331,7 @@ def print_prompt(config, tokens):
 def step_us(nodes, products):
     if products == "overlapped":
         return sum(count * max(us, LEAST_NODE_US) for _, count, us, _ in nodes)
-    if products == "streamed":
+    if products.startswith("streamed"):
         # Only the other kernels begin after the one before them has ended. The scale of a norm is found before the first product;
         # packed products have norms of their own.
         norm_us = 0 if any(name == "quantise" for name, _, _, _ in nodes) else NORM_US
@@ -297,7 +349,7 @@ def main():
     parser.add_argument("--requests", type=int, default=1)
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--products", choices=PRODUCTS, default="own")
-    parser.add_argument("--attention", choices=("own", "roof"), default="own")
+    parser.add_argument("--attention", choices=("own", "flashinfer", "roof"), default="own")
     parser.add_argument("--weights", choices=CODECS, default="bfloat16")
     parser.add_argument("--prompt", type=int, metavar="TOKENS")
     options = parser.parse_args()

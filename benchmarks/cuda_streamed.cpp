@@ -40,13 +40,28 @@ std::vector<NamedProduct> products_of(const char* shape) {
 /// How the weights of a product are stored: as a codec of blocks or of panels; nothing: in rows.
 using Codec = std::optional<PanelFormat>;
 
+/// What a weight in blocks is multiplied with.
+enum class RowsOfBlocks : uint8_t {
+  quantised,          // before the chain
+  quantised_by_op,    // by an op before each product
+  quantised_by_each,  // by each product, where a streamed kernel does that
+};
+
 /// One product with several weights, which take turns, so that each comes from memory.
 class ProductChain {
  public:
   /// `num_experts`: 0 for a plain product. Each token chooses eight experts at random.
-  ProductChain(
-      const Gpu& gpu, const NamedProduct& product, int64_t rows, Codec codec, int64_t num_experts)
-      : gpu_(&gpu), execution_(*gpu.device, executor_of(gpu)), rows_(rows), depth_(product.depth) {
+  ProductChain(const Gpu& gpu,
+               const NamedProduct& product,
+               int64_t rows,
+               Codec codec,
+               int64_t num_experts,
+               RowsOfBlocks rows_of_blocks = RowsOfBlocks::quantised)
+      : gpu_(&gpu),
+        execution_(*gpu.device, executor_of(gpu)),
+        rows_(rows),
+        depth_(product.depth),
+        rows_of_blocks_(rows_of_blocks) {
     TensorType type = type_of(product, codec, std::max<int64_t>(num_experts, 1));
     if (num_experts > 0) type.shape = {num_experts, product.columns, product.depth};
     // More than twice the second-level cache of an H200 (50 MiB), and at most 16 weights.
@@ -58,6 +73,8 @@ class ProductChain {
       if (type.layout.family == WeightFamily::block_panels) write_header(product, *codec);
     }
     x_ = make(rows_of(type));
+    elements_ = make({DType::bf16, {rows_, depth_}});
+    if (rows_of_blocks == RowsOfBlocks::quantised_by_each) x_ = elements_;
     if (num_experts > 0) experts_ = choose(num_experts);
     const int64_t out_rows = num_experts > 0 ? rows * kExpertsOfToken : rows;
     out_ = make({DType::bf16, {out_rows, product.columns}});
@@ -141,7 +158,12 @@ class ProductChain {
   }
   void run(int64_t calls) {
     std::array<Tensor, 1> out{out_};
+    OpCall quantise{OpCode::quantize_blocks, {}};
+    quantise.attributes.type.dtype = DType::i8;
     for (int64_t i = 0; i < calls; ++i) {
+      if (rows_of_blocks_ == RowsOfBlocks::quantised_by_op) {
+        execution_.executor().execute(quantise, {&elements_, 1}, {&x_, 1});
+      }
       const Tensor& weight = weights_.at(static_cast<size_t>(i) % weights_.size());
       execution_.executor().execute(
           {.code = shape_.op, .attributes = {}}, std::array{x_, weight, Tensor(), experts_}, out);
@@ -152,10 +174,12 @@ class ProductChain {
   runner::Execution execution_;
   int64_t rows_;
   int64_t depth_;
+  RowsOfBlocks rows_of_blocks_;
   kernels::ProductShape shape_;
   int64_t num_calls_ = 0;
   std::vector<device::Buffer> memory_;
   Tensor x_;
+  Tensor elements_;  // that are quantised
   std::vector<Tensor> weights_;
   Tensor experts_;  // undefined: a plain product
   Tensor out_;
@@ -179,6 +203,24 @@ void measure_packed(const Gpu& gpu, const char* shape, PanelFormat codec, RowLog
                {"own_us", chain.time(kOwn)},
                {"streamed_us", chain.time(kStreamed)}});
     }
+  }
+}
+
+/// Products that quantise their rows, beside the same with an op that does it before.
+void measure_own_rows(const Gpu& gpu, const char* shape, PanelFormat codec, RowLog& log) {
+  for (const NamedProduct& product : products_of(shape)) {
+    if (std::string_view(product.name) == "head") continue;  // in bfloat16
+    ProductChain apart(gpu, product, 1, codec, 0, RowsOfBlocks::quantised_by_op);
+    ProductChain inside(gpu, product, 1, codec, 0, RowsOfBlocks::quantised_by_each);
+    log.add("streamed_own_rows",
+            {{"model", shape},
+             {"weights", codec_name(codec)},
+             {"product", product.name},
+             {"rows", 1},
+             {"columns", product.columns},
+             {"depth", product.depth},
+             {"apart_us", apart.time(kStreamed)},
+             {"inside_us", inside.time(kStreamed)}});
   }
 }
 
@@ -227,6 +269,7 @@ void measure_streamed_products(const Gpu& gpu, double seconds, RowLog& log) {
     }
   }
   measure_packed(gpu, "7b", PanelFormat::int4_g128, log);
+  measure_own_rows(gpu, "7b", PanelFormat::int4_g128, log);
   measure_packed(gpu, "8b", PanelFormat::f8e4m3_rows, log);
   for (const Codec codec : {Codec(), Codec(PanelFormat::int4_g128)})
     measure_experts(gpu, codec, log);

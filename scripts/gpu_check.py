@@ -57,7 +57,8 @@ SECTIONS = (
             "beside that of the project's own kernels (predicted: docs/gpu-figures.md)",
             "{bin}/cuda_executor_test --gtest_filter=*CudaFlashInfer* && {bin}/cuda_benchmark attention {rows}"),
     Section("streamed", 60, "kernels whose weights arrive by bulk copies have the bits of the usual ones; both for 1 and 8 "
-            "rows, 0.5B, 1B and 8B, 7B in int4_g128, 8B in float8, experts of 30B, beside the prediction of benchmarks/card_model.py",
+            "rows, 0.5B, 1B and 8B, 7B in int4_g128, 8B in float8, experts of 30B, and rows quantised by the product beside rows quantised before it; beside the "
+            "prediction of benchmarks/card_model.py",
             "{bin}/cuda_executor_test --gtest_filter=*Streamed* && {bin}/cuda_benchmark streamed {rows} {limit}"),
     Section("parts", 25, "decode attention against the bandwidth of a kernel that only reads (batch 1 at 32k, batch 32 at "
             "4k); attention of a prompt; the peak of large products; time of an update",

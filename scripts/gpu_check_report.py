@@ -125,6 +125,15 @@ def add_streamed_packed(table, rows):
                                      ("streamed", card_model.streamed_instructions(row["weights"], row["rows"]))):
             predicted = card_model.PRODUCTS[kernel].us(row["rows"], row["columns"], row["depth"], size, instructions)
             table.add(f"{name}, {kernel}", f"predicted {predicted:.1f} us", [row[f"{kernel}_us"]], unit=" us")
+    for row in pick(rows, "streamed_own_rows"):
+        kernel, between = card_model.PRODUCTS["streamed"], card_model.SMALL_NODE_US + card_model.NODE_US
+        instructions = card_model.streamed_instructions(row["weights"], row["rows"])
+        shape = (row["rows"], row["columns"], row["depth"], card_model.CODECS[row["weights"]], instructions)
+        inside_us = card_model.rows_in_product_us(row["weights"], row["rows"], row["depth"], 1, False)
+        for way, predicted in (("apart", kernel.us(*shape, card_model.SMALL_NODE_US) + between),
+                               ("inside", kernel.us(*shape, own_rows_us=inside_us))):
+            table.add(f"rows quantised {way}, product of {row['model']} {row['product']}, {row['weights']}, streamed",
+                      f"predicted {predicted:.1f} us", [row[f"{way}_us"]], unit=" us")
     for row in pick(rows, "streamed_experts"):
         for kernel in ("own", "streamed"):
             parts = card_model.expert_parts(experts, row["requests"], row["weights"], kernel)

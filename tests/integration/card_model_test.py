@@ -132,6 +132,45 @@ class CardModel(unittest.TestCase):
         step, own = (model.step_us(model.nodes_of(shape, 1, 256, kernel, "own", "int4_g128"), kernel) for kernel in ("streamed", "own"))
         self.assertLess(step, 0.7 * own)
 
+    def test_products_that_quantise_their_rows_save_the_kernels_and_pay_with_instructions(self):
+        model = self.model
+        shape = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+                 "num_key_value_heads": 4, "vocab_size": 152064}
+
+        def nodes(products, requests=1, weights="int4_g128", attention="own"):
+            return {name: (count, us) for name, count, us, _ in model.nodes_of(shape, requests, 256, products, attention, weights)}
+
+        def step(products, requests=1, weights="int4_g128", attention="own"):
+            return model.step_us(model.nodes_of(shape, requests, 256, products, attention, weights), products)
+
+        # By arithmetic: 74 times 256 elements, 120 instructions each, of 2.8 in each of 1,750 clocks in a microsecond.
+        down_us = 0.2 + 74 * 120 / (2.8 * 1750)
+        self.assertAlmostEqual(model.rows_in_product_us("int4_g128", 1, 18944, 1, False), down_us)
+        multiplied_us = 3584 * 18944 / 512 * model.streamed_instructions("int4_g128", 1) / model.INSTRUCTIONS_PER_US
+        self.assertAlmostEqual(nodes("streamed-own-rows")["down"][1], 0.6 + down_us + multiplied_us + 0.2)
+        # A product of few bytes takes its latencies and the quantisation, and one of many bytes the time of these.
+        streamed = model.PRODUCTS["streamed-own-rows"]
+        self.assertAlmostEqual(streamed.us(1, 896, 896, 67 / 128, 40, own_rows_us=0.5), 2.0 + 0.5 + 0.2)
+        self.assertAlmostEqual(streamed.us(1, 37888, 3584, 34 / 32, 1, own_rows_us=0.5), 37888 * 3584 * 34 / 32 / 1e6 / 4.58 + 0.2)
+        # Of the long rows only two fit; of five and more rows none are quantised by the product.
+        quantise = [nodes("streamed-own-rows", requests)["quantise"][0] / 28 for requests in (1, 2, 3, 4, 5)]
+        self.assertEqual(quantise, [0, 0, 1, 1, 5])
+        self.assertEqual(step("streamed-own-rows", 5), step("streamed", 5))
+        self.assertEqual(step("streamed-own-rows", 1, "f8e4m3_rows"), step("streamed", 1, "f8e4m3_rows"))
+        for weights in ("int4_g128", "q8_0", "int8_rows"):
+            self.assertLess(step("streamed-own-rows", 1, weights), step("streamed", 1, weights) - 100)
+            # More than that the five kernels do not take.
+            self.assertGreater(step("streamed-own-rows", 1, weights), step("streamed", 1, weights) - 28 * 5 * 2.7)
+
+    def test_flashinfers_attention_is_what_decision_114_predicts(self):
+        us = self.model.flashinfer_attention_us
+        for requests, context, predicted in ((1, 256, 6), (32, 1024, 37), (256, 1024, 300)):
+            self.assertAlmostEqual(us(requests, context, 8, 128) / predicted, 1, delta=0.03)
+        for requests in (1, 32):
+            for context in (256, 4096):
+                self.assertLess(us(requests, context, 8, 128), self.model.own_attention_us(requests, context, 8))
+                self.assertGreater(us(requests, context, 8, 128), self.model.roof_attention_us(requests, context, 8, 128))
+
     def test_experts_read_each_chosen_expert_once(self):
         model = self.model
         config = {"hidden_size": 2048, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8}
