@@ -140,6 +140,11 @@ void FakeDriver::set_time_of_kernels(
   state_->time_of_kernels = std::move(time);
 }
 
+void FakeDriver::set_block_shared_bytes(int bytes) {
+  const Lock lock(state_->mutex);
+  state_->block_shared_bytes = bytes;
+}
+
 void FakeDriver::set_architecture_of_code(int architecture) {
   const Lock lock(state_->mutex);
   state_->architecture_of_code = architecture;

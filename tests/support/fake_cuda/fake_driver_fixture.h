@@ -130,6 +130,8 @@ class FakeDriver {
 
   /// Sets the architecture from whose PTX all code was compiled. Without it: 90.
   void set_architecture_of_code(int architecture);
+  /// The most shared memory of a block. Kernels with more do not load.
+  void set_block_shared_bytes(int bytes);
 
   // The functions below are for fakes of libraries that work on the driver's streams.
 

@@ -202,6 +202,7 @@ struct FakeDriver::State {
   double microseconds = 0;  // of all work that was done
   std::function<double(const std::string& function, uint32_t num_blocks)> time_of_kernels;
   int architecture_of_code = 90;
+  int block_shared_bytes = 227 * 1024;  // an H100's
 
   int num_gpus = 1;
   std::array<char, 16> context_of_gpu{};  // a context is the address of its GPU's element

@@ -141,6 +141,7 @@ template <typename T>
 T load_fresh(const T* address) {
   return *address;
 }
+inline Words4 load_fresh_words(const void* address) { return load_words(address); }
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
 }

@@ -12,8 +12,10 @@
 #include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
 #include "reprise/kernels/cuda/float_panel_kernels.cuh"
 #include "reprise/kernels/cuda/head_kernels.cuh"
+#include "reprise/kernels/cuda/head_product_kernels.cuh"
 #include "reprise/kernels/cuda/int8_form.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
+#include "reprise/kernels/cuda/latent_attention_kernels.cuh"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
 #include "reprise/kernels/cuda/logprob_kernels.cuh"
 #include "reprise/kernels/cuda/norm_kernels.cuh"
@@ -64,6 +66,7 @@ void run_blocks(const Function& function, const void* raw, HostLaunch launch) {
 #define REPRISE_HOST_LATE_FUNCTION(kernel, Arguments, threads, shared, ...) \
   REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, wait_for_earlier_kernels(), __VA_ARGS__)
 REPRISE_CUDA_LATE_KERNELS(REPRISE_HOST_LATE_FUNCTION)
+REPRISE_CUDA_LARGE_KERNELS(REPRISE_HOST_LATE_FUNCTION)
 #undef REPRISE_HOST_LATE_FUNCTION
 #define REPRISE_HOST_EARLY_FUNCTION(kernel, Arguments, threads, shared, ...) \
   REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, , __VA_ARGS__)

@@ -51,6 +51,40 @@ constexpr uint32_t prefill_shared_bytes(int head_dim) {
 }
 static_assert(2 * (prefill_shared_bytes(128) + 1024) <= 164 * 1024);
 
+// Latent attention on the tensor cores (latent_attention_kernels.cuh). All query heads share one
+// row for each position, so a tile has rows of several heads and tokens.
+inline constexpr int kLatentThreads = 256;
+/// Positions of a tile: a lane of a warp's four lanes for a row has the scores of eight of them.
+inline constexpr int kLatentPositions = 32;
+/// The parts of the depth of a score, each computed by another warp.
+inline constexpr int kLatentDepthParts = 4;
+/// The rows of tiles: where requests have few rows or tiles are few, and where the GPU has enough
+/// shared memory and work for it.
+inline constexpr int kNarrowLatentRows = 16;
+inline constexpr int kWideLatentRows = 64;
+/// The most rows of partial results of a request.
+inline constexpr int kMostLatentPartRows = 8192;
+/// Parts that a block adds at a time.
+inline constexpr int kLatentMergedParts = 8;
+static_assert(kLatentMergedParts * kLatentMergedParts >= kMostParts);
+/// Elements of a value (the latent) and of a key (the latent and the rotated key) for which there
+/// are kernels: DeepSeek-V2 and V3, Kimi, GLM; Mistral 4.
+struct LatentSizes {
+  int value_dim;
+  int key_dim;
+};
+inline constexpr std::array<LatentSizes, 2> kLatentSizes = {{{512, 576}, {256, 320}}};
+/// The floats of a row of partial results: multiples of sixteen bytes.
+constexpr int latent_part_floats(int value_dim) { return value_dim + 4; }
+/// Dynamic shared memory of a block: queries, two tiles of positions, scores, a factor of each row.
+constexpr uint32_t latent_shared_bytes(int key_dim, int rows) {
+  return static_cast<uint32_t>((rows + 2 * kLatentPositions) * key_dim * 2 +
+                               (kLatentDepthParts * kLatentPositions + 1) * rows * 4);
+}
+// GPUs of compute capability 8.6 to 8.9 and 12 have 99 KiB for a block, the H200 has 227 KiB.
+static_assert(latent_shared_bytes(576, kNarrowLatentRows) <= 99 * 1024 &&
+              latent_shared_bytes(576, kWideLatentRows) <= 227 * 1024);
+
 /// Shared memory of attention over chosen positions: the candidates that were best so far, and as
 /// many new ones, of eight bytes each.
 inline constexpr uint32_t kSparseSharedBytes = 2 * kMaxSparsePositions * 8;

@@ -172,7 +172,7 @@ REPRISE_DEVICE void zero_padding(const AttentionKernelArguments& a, int64_t firs
   for (int64_t i = block_index(); i < (a.num_tokens - first) * heads; i += grid_size()) {
     T* out = static_cast<T*>(a.out) + (first + i / heads) * a.out_token_stride +
              i % heads * a.out_head_stride;
-    for (int64_t d = thread_index(); d < a.head_dim; d += num_threads()) put(out + d, 0.0F);
+    for (int64_t d = thread_index(); d < a.value_dim; d += num_threads()) put(out + d, 0.0F);
   }
 }
 

@@ -104,6 +104,59 @@ const FlashInferDecode* planned_flashinfer(std::span<const FlashInferDecode> ker
   return found == kernels.end() ? nullptr : &*found;
 }
 
+/// The kernels for this latent attention. nullptrs: there are none, or this is no such call.
+LatentKernel latent_kernel(const AttentionCall& call) {
+  const bool is_usual = call.key_cache.data() == call.value_cache.data() &&
+                        call.key_cache.size(1) == 1 && call.sliding_window == 0 &&
+                        call.chunk_size == 0 && call.soft_cap == 0 && call.sinks == nullptr &&
+                        call.biases == nullptr && !call.is_bidirectional;
+  const bool is_whole =
+      is_aligned(call.q) && is_aligned(call.key_cache) && is_aligned(call.out) && !has_codes(call);
+  if (!is_usual || !is_whole) return {};
+  const auto sizes = std::ranges::find_if(kLatentSizes, [&](const LatentSizes& one) {
+    return call.q.size(2) == one.key_dim && call.out.size(2) == one.value_dim;
+  });
+  if (sizes == kLatentSizes.end()) return {};
+  return latent_kernels(call.q.dtype())[static_cast<size_t>(sizes - kLatentSizes.begin())];
+}
+
+/// Whether tiles of 64 rows are worth it. Only the shape decides, as in has_many_rows(). Tiles of
+/// sixteen rows divide little work among more blocks, and the block that merges the parts of a tile
+/// has less to add; tiles of 64 rows read a position for four times as many rows. By arithmetic
+/// both take as long with 8 to 16 tiles of 64 rows in parts, on 132 multiprocessors.
+bool wants_wide_tiles(const AttentionKernelArguments& a, int num_multiprocessors) {
+  return has_many_rows(a) &&
+         8 * a.num_tokens * a.group_size >= int64_t{kWideLatentRows} * num_multiprocessors;
+}
+
+/// `arguments.most_partial_rows`: rows of kPartialRowFloats. `kernels.wide` is nullptr if this GPU
+/// does not run it.
+bool launch_latents(device::Stream& stream,
+                    const LatentKernel& kernels,
+                    const CudaExecutorOptions& options,
+                    const std::array<device::BufferUse, 9>& uses,
+                    CudaAttentionArguments arguments) {
+  const AttentionKernelArguments& a = arguments.call;
+  // With one part for each request, no bit of a token depends on its batch or on its prompt's
+  // division.
+  const bool has_parts = options.invariance == BatchInvariance::not_required;
+  arguments.most_partial_rows = has_parts ? arguments.most_partial_rows * kPartialRowFloats /
+                                                latent_part_floats(static_cast<int>(a.value_dim))
+                                          : 0;
+  const bool is_wide = kernels.wide != nullptr && wants_wide_tiles(a, options.num_multiprocessors);
+  const int64_t rows = is_wide ? kWideLatentRows : kNarrowLatentRows;
+  arguments.division =
+      is_wide ? AttentionDivision::by_context : AttentionDivision::by_context_in_small;
+  int64_t tiles = most_tiles(a, rows);
+  if (arguments.is_uniform != 0) tiles = a.num_reqs * ceil_div(a.query_len * a.group_size, rows);
+  const int64_t blocks = tiles + kBlocksPerMultiprocessor * options.num_multiprocessors;
+  return launch(stream,
+                is_wide ? *kernels.wide : *kernels.narrow,
+                static_cast<uint32_t>(blocks),
+                arguments,
+                uses);
+}
+
 /// Whether only the kernel that computes row by row serves the call: the others have no biases, see
 /// no later positions, and keep keys and values of one size.
 bool needs_rows(const AttentionCall& call) {
@@ -205,6 +258,13 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
                                                                    : AttentionDivision::by_context,
       .is_uniform = 0};
   AttentionKernelArguments& a = arguments.call;
+  if (LatentKernel latent = latent_kernel(call); latent.narrow != nullptr) {
+    if (!has_large_kernels_) latent.wide = nullptr;
+    a.query_len = attention().query_len;
+    arguments.is_uniform = attention().kind == AttentionPath::Kind::uniform ? 1 : 0;
+    arguments.most_partial_rows = partial_rows_;
+    return launch_latents(stream(), latent, options_, attention_uses(call), arguments);
+  }
   const AttentionPathKernels paths = attention_kernels(call.q.dtype());
   if (needs_rows(call)) {
     const device::Kernel& by_rows = *paths.any_batch.by_rows;

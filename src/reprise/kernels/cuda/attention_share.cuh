@@ -13,6 +13,12 @@
 // have sixteen rows. If they do not fit, a block computes all parts of a tile, one after the other.
 namespace reprise::kernels::cuda {
 
+/// How many parts a request may have.
+enum class PartLimit : int32_t {
+  decoding,  // kMostParts
+  latents,   // the same, and at most kMostLatentPartRows rows of partial results
+};
+
 /// The work for one request: units of one tile and one part each.
 struct RequestWork {
   RequestTokens r;
@@ -32,7 +38,14 @@ struct RequestWork {
   [[nodiscard]] REPRISE_DEVICE int64_t partial_rows() const { return parts > 1 ? rows * parts : 0; }
 };
 
-template <bool kUniform>
+/// \pre rows > 0
+template <PartLimit kLimit>
+REPRISE_DEVICE int64_t most_parts(int64_t rows) {
+  if constexpr (kLimit == PartLimit::decoding) return kMostParts;
+  return max_of(1, min_of(kMostParts, divide(kMostLatentPartRows, rows).quotient));
+}
+
+template <bool kUniform, PartLimit kLimit>
 REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
                                         int64_t request,
                                         int halvings) {
@@ -57,7 +70,7 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
     return work;
   }
   const int64_t own = ceil_div((end - first) * kAttentionWarpRows, int64_t{kLeastPartPositions});
-  work.parts = ((max_of(1, min_of(kMostParts, own)) - 1) >> halvings) + 1;
+  work.parts = ((max_of(1, min_of(most_parts<kLimit>(work.rows), own)) - 1) >> halvings) + 1;
   return work;
 }
 
@@ -97,13 +110,14 @@ struct BatchWork {
 };
 
 /// All lanes of a warp work together.
-template <bool kUniform>
+template <bool kUniform, PartLimit kLimit = PartLimit::decoding>
 REPRISE_DEVICE BatchWork batch_work(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;
   for (int halvings = 0;; ++halvings) {
     WorkSum sum;
     for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
-      sum.both += WorkSum(request_work<kUniform>(arguments, base + lane_index(), halvings)).both;
+      sum.both +=
+          WorkSum(request_work<kUniform, kLimit>(arguments, base + lane_index(), halvings)).both;
     }
     const WorkSum all = WorkScan(sum).all;
     // With one part per request there are no partial results.
@@ -122,14 +136,15 @@ struct AttentionShare {
 };
 
 /// Finds the unit with the number `unit`; all lanes of a warp work together.
-template <bool kUniform>
+template <bool kUniform, PartLimit kLimit = PartLimit::decoding>
 REPRISE_DEVICE AttentionShare find_share(const CudaAttentionArguments& arguments,
                                          int64_t unit,
                                          int halvings) {
   const AttentionKernelArguments& a = arguments.call;
   WorkSum before;
   for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
-    const RequestWork mine = request_work<kUniform>(arguments, base + lane_index(), halvings);
+    const RequestWork mine =
+        request_work<kUniform, kLimit>(arguments, base + lane_index(), halvings);
     const WorkScan scan{WorkSum(mine)};
     if (unit >= before.units() + scan.all.units()) {
       before.both += scan.all.both;
@@ -142,7 +157,7 @@ REPRISE_DEVICE AttentionShare find_share(const CudaAttentionArguments& arguments
         before.units() + shuffle_from(static_cast<int>(scan.before.units()), lane);
     const int64_t first_row =
         before.partial_rows() + shuffle_from(static_cast<int>(scan.before.partial_rows()), lane);
-    const RequestWork work = request_work<kUniform>(arguments, base + lane, halvings);
+    const RequestWork work = request_work<kUniform, kLimit>(arguments, base + lane, halvings);
     const Divided place = divide(unit - first_unit, work.parts);  // tile, part
     const int64_t tile_row = place.quotient * work.tile_rows();
     return {{work.r,

@@ -174,6 +174,10 @@ REPRISE_DEVICE int32_t load_fresh(const int32_t* address) { return __ldcg(addres
 REPRISE_DEVICE uint64_t load_fresh(const uint64_t* address) {
   return __ldcg(reinterpret_cast<const unsigned long long*>(address));
 }
+REPRISE_DEVICE Words4 load_fresh_words(const void* address) {
+  const uint4 v = __ldcg(static_cast<const uint4*>(address));
+  return {{v.x, v.y, v.z, v.w}};
+}
 REPRISE_DEVICE void store_words(void* address, const Words4& w) {
   *static_cast<uint4*>(address) = make_uint4(w.word[0], w.word[1], w.word[2], w.word[3]);
 }

@@ -12,6 +12,7 @@
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/eight_bit_product.h"
+#include "reprise/kernels/cuda/head_product_launch.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/cuda/packed_launch.h"
@@ -102,6 +103,15 @@ bool runs_streamed_kernels(device::Device& device) {
          gpu.code().architecture_of(row_kernels().gather_rows) >= 90;
 }
 
+bool runs_large_kernels(device::Device& device) {
+  auto& gpu = dynamic_cast<device::cuda::CudaDevice&>(device);
+  const auto bytes = static_cast<uint32_t>(
+      gpu.driver().attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  return std::ranges::all_of(large_kernels(), [bytes](const device::Kernel* kernel) {
+    return kernel->cuda.shared_bytes <= bytes;
+  });
+}
+
 /// Code for sm_90a runs only there.
 bool runs_flashinfer_prompts(device::Device& device) {
   const device::cuda::Driver& driver = dynamic_cast<device::cuda::CudaDevice&>(device).driver();
@@ -127,6 +137,10 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
     : DeviceExecutor(stream, pool, row_kernels(), launches()), options_(options) {
   device::Device& device = stream.device();
   for (const device::Kernel* kernel : usual_kernels()) device.load(*kernel);
+  has_large_kernels_ = runs_large_kernels(device);
+  if (has_large_kernels_) {
+    for (const device::Kernel* kernel : large_kernels()) device.load(*kernel);
+  }
   has_streamed_kernels_ = runs_streamed_kernels(device);
   if (has_streamed_kernels_) {
     for (const device::Kernel* kernel : streamed_kernels()) device.load(*kernel);
@@ -252,6 +266,7 @@ const LaunchTable& CudaExecutor::launches() {
     set(OpCode::linear_rope_kv_write, launch_product<&CudaExecutor::linear_rope_kv_write>);
     set(OpCode::linear_silu_and_mul_quantize_blocks, launch_packed);
     set(OpCode::expert_linear, launch_experts);
+    set(OpCode::head_linear, launch_head_product);
     set(OpCode::causal_conv1d, launch_state_convolution);
     set(OpCode::short_conv, launch_state_convolution);
     set(OpCode::gated_delta_rule, launch_recurrence);

@@ -4,6 +4,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
+#include "reprise/kernels/cuda/head_product_arguments.h"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/packed_arguments.h"
@@ -30,6 +31,7 @@ using Start = device::CudaKernelCode::Start;
 #define REPRISE_CUDA_DECLARE_USUAL(kernel, Arguments, threads, shared, ...) \
   REPRISE_CUDA_DECLARE(Start::early_if_asked, kernel, threads, shared)
 REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DECLARE_USUAL)
+REPRISE_CUDA_LARGE_KERNELS(REPRISE_CUDA_DECLARE_USUAL)
 REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_DECLARE_USUAL)
 #undef REPRISE_CUDA_DECLARE_USUAL
 #define REPRISE_CUDA_DECLARE_STREAMED(kernel, Arguments, threads, shared, ...) \
@@ -41,6 +43,7 @@ REPRISE_CUDA_STREAMED_KERNELS(REPRISE_CUDA_DECLARE_STREAMED)
 #define REPRISE_CUDA_LIST(kernel, Arguments, threads, shared, ...) &kernel,
 constexpr const Kernel* kUsual[] = {REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_LIST)
                                         REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_LIST)};
+constexpr const Kernel* kLarge[] = {REPRISE_CUDA_LARGE_KERNELS(REPRISE_CUDA_LIST)};
 constexpr const Kernel* kStreamed[] = {REPRISE_CUDA_STREAMED_KERNELS(REPRISE_CUDA_LIST)};
 #undef REPRISE_CUDA_LIST
 
@@ -303,6 +306,27 @@ AttentionPathKernels attention_kernels(DType dtype) {
 #undef REPRISE_HEAD_KERNELS
 #undef REPRISE_HEAD_KERNEL
 
+HeadProductKernels head_product_kernels(DType dtype) {
+  return pick<HeadProductKernels>(dtype,
+                                  {},
+                                  {&head_product_narrow_bf16, &head_product_wide_bf16},
+                                  {&head_product_narrow_f16, &head_product_wide_f16});
+}
+
+// In the order of kLatentSizes.
+#define REPRISE_LATENT_KERNELS(type)                                       \
+  {                                                                        \
+    {                                                                      \
+      {&latent_attention_512_##type, &wide_latent_attention_512_##type}, { \
+        &latent_attention_256_##type, &wide_latent_attention_256_##type    \
+      }                                                                    \
+    }                                                                      \
+  }
+LatentKernels latent_kernels(DType dtype) {
+  return pick<LatentKernels>(dtype, {}, REPRISE_LATENT_KERNELS(bf16), REPRISE_LATENT_KERNELS(f16));
+}
+#undef REPRISE_LATENT_KERNELS
+
 SamplingKernels sampling_kernels() {
   return {.largest = &sample_largest,
           .weights = &sample_weights,
@@ -329,6 +353,8 @@ const Kernel& rank_experts_kernel() { return experts_of_rank; }
 const Kernel& rank_columns_kernel() { return columns_of_ranks; }
 
 std::span<const Kernel* const> usual_kernels() { return kUsual; }
+
+std::span<const Kernel* const> large_kernels() { return kLarge; }
 
 std::span<const Kernel* const> streamed_kernels() { return kStreamed; }
 

@@ -64,6 +64,23 @@ struct AttentionPathKernels {
 [[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
 [[nodiscard]] AttentionPathKernels attention_kernels(DType dtype);
 
+/// Products of heads on the tensor cores. nullptrs for float32.
+struct HeadProductKernels {
+  const device::Kernel* narrow = nullptr;  // tiles of kNarrowHeadTile
+  const device::Kernel* wide = nullptr;    // of kWideHeadTile
+};
+/// \throws InvalidArgument when `dtype` is not a float type
+[[nodiscard]] HeadProductKernels head_product_kernels(DType dtype);
+
+/// Kernels of latent attention for one of kLatentSizes. nullptr: there is none.
+struct LatentKernel {
+  const device::Kernel* narrow = nullptr;  // tiles of kNarrowLatentRows
+  const device::Kernel* wide = nullptr;    // of kWideLatentRows; one of large_kernels()
+};
+using LatentKernels = std::array<LatentKernel, kLatentSizes.size()>;
+/// \throws InvalidArgument when `dtype` is not a float type
+[[nodiscard]] LatentKernels latent_kernels(DType dtype);
+
 /// Those of streamed_kernels() for packed weights. nullptr: there is none.
 struct StreamedPackedKernels {
   const device::Kernel* linear = nullptr;
@@ -150,6 +167,8 @@ struct SamplingKernels {
 
 /// The kernels that run on every GPU. They must be loaded before a capture.
 [[nodiscard]] std::span<const device::Kernel* const> usual_kernels();
+/// Kernels whose blocks need more shared memory than GPUs of compute capability 8 have.
+[[nodiscard]] std::span<const device::Kernel* const> large_kernels();
 /// Products whose weights arrive by bulk copies. Only code for compute capability 9 has them; GPUs
 /// with other code may not even load them.
 [[nodiscard]] std::span<const device::Kernel* const> streamed_kernels();

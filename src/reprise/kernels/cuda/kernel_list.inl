@@ -185,6 +185,40 @@
     prefill_shared_bytes(128),                     \
     prefill_attention<T, 128>)
 
+// Products of heads, by the tile of a block.
+#define REPRISE_CUDA_HEAD_PRODUCTS(X, type, T) \
+  X(head_product_narrow_##type,                \
+    HeadLinearArguments,                       \
+    kNarrowHeadTile.threads(),                 \
+    kNarrowHeadTile.shared_bytes(),            \
+    head_product<T, kNarrowHeadTile>)          \
+  X(head_product_wide_##type,                  \
+    HeadLinearArguments,                       \
+    kWideHeadTile.threads(),                   \
+    kWideHeadTile.shared_bytes(),              \
+    head_product<T, kWideHeadTile>)
+
+// Latent attention by the size of the latent, with tiles of sixteen rows.
+#define REPRISE_CUDA_LATENT_ATTENTION_OF(X, type, T, value_dim, key_dim) \
+  X(latent_attention_##value_dim##_##type,                               \
+    CudaAttentionArguments,                                              \
+    kLatentThreads,                                                      \
+    latent_shared_bytes(key_dim, kNarrowLatentRows),                     \
+    latent_attention<T, value_dim, key_dim, 1>)
+#define REPRISE_CUDA_LATENT_ATTENTION(X, type, T)        \
+  REPRISE_CUDA_LATENT_ATTENTION_OF(X, type, T, 512, 576) \
+  REPRISE_CUDA_LATENT_ATTENTION_OF(X, type, T, 256, 320)
+// The same with tiles of 64 rows.
+#define REPRISE_CUDA_WIDE_LATENT_ATTENTION_OF(X, type, T, value_dim, key_dim) \
+  X(wide_latent_attention_##value_dim##_##type,                               \
+    CudaAttentionArguments,                                                   \
+    kLatentThreads,                                                           \
+    latent_shared_bytes(key_dim, kWideLatentRows),                            \
+    latent_attention<T, value_dim, key_dim, 4>)
+#define REPRISE_CUDA_WIDE_LATENT_ATTENTION(X, type, T)        \
+  REPRISE_CUDA_WIDE_LATENT_ATTENTION_OF(X, type, T, 512, 576) \
+  REPRISE_CUDA_WIDE_LATENT_ATTENTION_OF(X, type, T, 256, 320)
+
 #define REPRISE_CUDA_ATTENTION_BY_ROWS(X, type, T)                                                \
   X(attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, false>)        \
   X(uniform_attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, true>) \
@@ -343,8 +377,17 @@
   REPRISE_CUDA_FIXED_ATTENTION(X, f16, Float16)                                       \
   REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                                   \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)                                     \
+  REPRISE_CUDA_HEAD_PRODUCTS(X, bf16, BFloat16)                                       \
+  REPRISE_CUDA_HEAD_PRODUCTS(X, f16, Float16)                                         \
+  REPRISE_CUDA_LATENT_ATTENTION(X, bf16, BFloat16)                                    \
+  REPRISE_CUDA_LATENT_ATTENTION(X, f16, Float16)                                      \
   REPRISE_CUDA_STATE_CHUNKS(X, bf16, BFloat16)                                        \
   REPRISE_CUDA_STATE_CHUNKS(X, f16, Float16)
+
+// Kernels with more shared memory than some GPUs have for a block (large_kernels()).
+#define REPRISE_CUDA_LARGE_KERNELS(X)                   \
+  REPRISE_CUDA_WIDE_LATENT_ATTENTION(X, bf16, BFloat16) \
+  REPRISE_CUDA_WIDE_LATENT_ATTENTION(X, f16, Float16)
 
 // Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels
 // wait first.
@@ -355,6 +398,7 @@
 
 #define REPRISE_CUDA_KERNELS(X) \
   REPRISE_CUDA_LATE_KERNELS(X)  \
+  REPRISE_CUDA_LARGE_KERNELS(X) \
   REPRISE_CUDA_EARLY_KERNELS(X) \
   REPRISE_CUDA_STREAMED_KERNELS(X)
 // NOLINTEND(bugprone-macro-parentheses)

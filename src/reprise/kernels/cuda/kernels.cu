@@ -9,8 +9,10 @@
 #include "reprise/kernels/cuda/fixed_attention_kernels.cuh"
 #include "reprise/kernels/cuda/float_panel_kernels.cuh"
 #include "reprise/kernels/cuda/head_kernels.cuh"
+#include "reprise/kernels/cuda/head_product_kernels.cuh"
 #include "reprise/kernels/cuda/int8_form.cuh"
 #include "reprise/kernels/cuda/kernel_list.inl"
+#include "reprise/kernels/cuda/latent_attention_kernels.cuh"
 #include "reprise/kernels/cuda/linear_kernels.cuh"
 #include "reprise/kernels/cuda/logprob_kernels.cuh"
 #include "reprise/kernels/cuda/norm_kernels.cuh"
@@ -41,6 +43,7 @@ namespace reprise::kernels::cuda {
     __VA_ARGS__(arguments);                                             \
   }
 REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DEFINE_LATE)
+REPRISE_CUDA_LARGE_KERNELS(REPRISE_CUDA_DEFINE_LATE)
 #undef REPRISE_CUDA_DEFINE_LATE
 
 #define REPRISE_CUDA_DEFINE_EARLY(name, Arguments, threads, shared, ...)   \
