@@ -259,7 +259,7 @@ bool CudaExecutor::launch_divided_attention(const AttentionCall& call) {
       .is_uniform = 0};
   AttentionKernelArguments& a = arguments.call;
   if (LatentKernel latent = latent_kernel(call); latent.narrow != nullptr) {
-    if (!has_large_kernels_) latent.wide = nullptr;
+    if (latent.wide->cuda.shared_bytes > block_shared_bytes_) latent.wide = nullptr;
     a.query_len = attention().query_len;
     arguments.is_uniform = attention().kind == AttentionPath::Kind::uniform ? 1 : 0;
     arguments.most_partial_rows = partial_rows_;

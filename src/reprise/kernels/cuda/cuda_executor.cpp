@@ -103,13 +103,11 @@ bool runs_streamed_kernels(device::Device& device) {
          gpu.code().architecture_of(row_kernels().gather_rows) >= 90;
 }
 
-bool runs_large_kernels(device::Device& device) {
-  auto& gpu = dynamic_cast<device::cuda::CudaDevice&>(device);
-  const auto bytes = static_cast<uint32_t>(
-      gpu.driver().attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
-  return std::ranges::all_of(large_kernels(), [bytes](const device::Kernel* kernel) {
-    return kernel->cuda.shared_bytes <= bytes;
-  });
+/// The most dynamic shared memory that a kernel can ask for.
+uint32_t most_shared_bytes(device::Device& device) {
+  const device::cuda::Driver& driver = dynamic_cast<device::cuda::CudaDevice&>(device).driver();
+  return static_cast<uint32_t>(
+      driver.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 }
 
 /// Code for sm_90a runs only there.
@@ -137,9 +135,9 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
     : DeviceExecutor(stream, pool, row_kernels(), launches()), options_(options) {
   device::Device& device = stream.device();
   for (const device::Kernel* kernel : usual_kernels()) device.load(*kernel);
-  has_large_kernels_ = runs_large_kernels(device);
-  if (has_large_kernels_) {
-    for (const device::Kernel* kernel : large_kernels()) device.load(*kernel);
+  block_shared_bytes_ = most_shared_bytes(device);
+  for (const device::Kernel* kernel : large_kernels()) {
+    if (kernel->cuda.shared_bytes <= block_shared_bytes_) device.load(*kernel);
   }
   has_streamed_kernels_ = runs_streamed_kernels(device);
   if (has_streamed_kernels_) {

@@ -74,8 +74,6 @@ class CudaExecutor final : public DeviceExecutor {
   [[nodiscard]] const CudaExecutorOptions& options() const noexcept { return options_; }
   /// Whether this GPU runs streamed_kernels().
   [[nodiscard]] bool has_streamed_kernels() const noexcept { return has_streamed_kernels_; }
-  /// Whether this GPU runs large_kernels().
-  [[nodiscard]] bool has_large_kernels() const noexcept { return has_large_kernels_; }
 
  private:
   /// What a product needs besides its operands.
@@ -135,7 +133,7 @@ class CudaExecutor final : public DeviceExecutor {
 
   CudaExecutorOptions options_;
   bool has_streamed_kernels_ = false;
-  bool has_large_kernels_ = false;
+  uint32_t block_shared_bytes_ = 0;  // the most of a block on this GPU
   int64_t partial_rows_ = 0;
   device::Buffer partials_;            // results of parts of the positions
   device::Buffer arrived_;             // how many parts of a tile are done

@@ -167,7 +167,8 @@ struct SamplingKernels {
 
 /// The kernels that run on every GPU. They must be loaded before a capture.
 [[nodiscard]] std::span<const device::Kernel* const> usual_kernels();
-/// Kernels whose blocks need more shared memory than GPUs of compute capability 8 have.
+/// Kernels whose blocks need more shared memory than some GPUs have. Only those that fit may be
+/// loaded.
 [[nodiscard]] std::span<const device::Kernel* const> large_kernels();
 /// Products whose weights arrive by bulk copies. Only code for compute capability 9 has them; GPUs
 /// with other code may not even load them.

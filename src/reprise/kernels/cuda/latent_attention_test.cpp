@@ -318,6 +318,10 @@ TEST_F(CudaLatentLaunches, take_tiles_of_16_rows_on_gpus_with_less_shared_memory
   machine_.driver().set_block_shared_bytes(99 * 1024);
   machine_.driver().set_architecture_of_code(86);
   EXPECT_EQ(launched({.tokens = 512, .reqs = 1, .heads = 16}), "reprise_latent_attention_512_bf16");
+  machine_.driver().set_block_shared_bytes(163 * 1024);  // an A100's
+  EXPECT_EQ(launched({.tokens = 512, .reqs = 1, .heads = 16}), "reprise_latent_attention_512_bf16");
+  EXPECT_EQ(launched({.tokens = 512, .reqs = 1, .heads = 16, .sizes = kSmallLatents}),
+            "reprise_wide_latent_attention_256_bf16");
 }
 
 TEST_F(CudaLatentLaunches, compute_other_sizes_and_float32_row_by_row) {
