@@ -8,7 +8,7 @@
 //                    without, and a prefill; as many rounds as fit into SECONDS (60)
 //     serving        requests that arrive at random, by mode, 1B shape
 //     parts          attention of decoding and of a prompt, products, update of a graph
-//     attention      attention by the project's kernels and by FlashInfer's
+//     attention      attention by the project's kernels and by FlashInfer's; latent attention
 //     streamed       products of few rows, by the usual kernels and by those with bulk copies
 //     sampling       the sampler alone
 //     rehearse       rows without a GPU, for the test of gpu_check.sh
@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "benchmarks/cuda_decode.h"
+#include "benchmarks/cuda_latents.h"
 #include "benchmarks/cuda_model.h"
 #include "benchmarks/cuda_parts.h"
 #include "benchmarks/cuda_serving.h"
@@ -84,6 +85,7 @@ int run(const std::vector<std::string>& arguments) {
     measure_parts(gpu, log);
   } else if (what == "attention") {
     measure_attention(gpu, log);
+    measure_latents(gpu, log);
   } else if (what == "sampling") {
     measure_sampling(gpu, log);
   } else if (what == "serving") {

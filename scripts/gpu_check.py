@@ -51,11 +51,12 @@ SECTIONS = (
     Section("oracles", 45, "products, attention and sampling agree with the CPU's reference functions, at the shapes of "
             "real models first: head size 128 and 64, hidden 4096, vocabulary 152k",
             "{bin}/cuda_executor_test --gtest_filter=*Shapes*:-*Streamed*:*FlashInfer* && {bin}/cuda_row_sampler_test && "
-            "{bin}/cuda_executor_test --gtest_filter=-*Shapes*:*Streamed*:*FlashInfer*"),
+            "{bin}/cuda_executor_test --gtest_filter=-*Shapes*:*Streamed*:*FlashInfer*:*CudaLatent*:*CudaHeadProducts*"),
     # Sections of their own, because a wrong barrier of these kernels would not end.
-    Section("attention", 40, "FlashInfer's attention, if it was built in, agrees with the CPU's reference functions; its time "
-            "beside that of the project's own kernels (predicted: docs/gpu-figures.md)",
-            "{bin}/cuda_executor_test --gtest_filter=*CudaFlashInfer* && {bin}/cuda_benchmark attention {rows}"),
+    Section("attention", 50, "FlashInfer's attention, if it was built in, and latent attention agree with the CPU's reference "
+            "functions; their times beside those of the project's own and of the plain kernels (predicted: docs/gpu-figures.md)",
+            "{bin}/cuda_executor_test --gtest_filter=*CudaFlashInfer*:*CudaLatent*:*CudaHeadProducts* && "
+            "{bin}/cuda_benchmark attention {rows}"),
     Section("streamed", 60, "kernels whose weights arrive by bulk copies have the bits of the usual ones; both for 1 and 8 "
             "rows, 0.5B, 1B and 8B, 7B in int4_g128, 8B in float8, experts of 30B, and rows quantised by the product beside rows quantised before it; beside the "
             "prediction of benchmarks/card_model.py",

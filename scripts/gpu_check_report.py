@@ -106,6 +106,24 @@ def add_parts(table, rows):
         table.add(f"update of {row['nodes']} nodes", "<= 0.5 ms", [row["milliseconds"]], lambda time: time <= 0.5, " ms")
 
 
+# Of measure_latents: heads, requests, tokens of each, context. The arithmetic is in docs/gpu-figures.md.
+LATENT_PREDICTIONS = {
+    (16, 1, 1, 256): 8, (16, 1, 1, 4096): 13, (16, 1, 1, 32768): 20, (16, 32, 1, 4096): 48, (16, 256, 1, 1024): 94,
+    (16, 32, 4, 4096): 70, (128, 1, 1, 4096): 13, (128, 64, 1, 4096): 255, (16, 1, 2048, 2048): 250, (16, 1, 2048, 16384): 3500}
+HEAD_PRODUCT_PREDICTIONS = {1: 3.5, 32: 4.5, 512: 10}  # by rows
+
+
+def add_latents(table, rows):
+    for row in pick(rows, "latent_attention"):
+        shape = (row["heads"], row["requests"], row["tokens"], row["context"])
+        table.add("latent attention, {} heads, {} x {} tokens, context {}".format(*shape),
+                  f"predicted {LATENT_PREDICTIONS[shape]} us; plain {row['plain_microseconds']:.0f}", [row["microseconds"]], unit=" us")
+    for row in pick(rows, "head_product"):
+        table.add(f"product of {row['heads']} heads, {row['of']}, {row['rows']} rows",
+                  f"predicted {HEAD_PRODUCT_PREDICTIONS[row['rows']]} us; plain {row['plain_microseconds']:.1f}",
+                  [row["microseconds"]], unit=" us")
+
+
 def add_streamed(table, rows):
     """Both kernels of each product, beside what the model of the card says."""
     for row in pick(rows, "streamed_product"):
@@ -170,6 +188,7 @@ def make_table(measured, statuses):
         if name in statuses:
             table.rows.append((what, "passes", "-", statuses[name]["status"]))
     add_parts(table, measured.get("parts", []))
+    add_latents(table, measured.get("attention", []))
     add_streamed(table, measured.get("streamed", []))
     add_streamed_packed(table, measured.get("streamed", []))
     for row in pick(measured.get("sampling", []), "sampling"):
