@@ -41,6 +41,26 @@ void write_float_scales(PanelFormat format, uint8_t* head, uint8_t* scales, std:
   }
 }
 
+// Calls visit(format, head, block) for every block of a weight.
+template <typename Visit>
+void for_blocks(uint8_t* weight, const PanelHeader& header, const Visit& visit) {
+  for (int p = 0; p < header.num_parts; ++p) {
+    const PanelHeader::Part& part = header.parts[p];
+    const PanelLayout layout = panel_layout(part.format);
+    uint8_t* at = weight + part.offset;
+    const int64_t supers =
+        num_panels(part.columns) * header.depth / panel_group_elements(part.format);
+    for (int64_t s = 0; s < supers; ++s) {
+      uint8_t* head = at;
+      at += kPanelColumns * layout.head_bytes;
+      for (int b = 0; b < layout.super_blocks; ++b) {
+        visit(part.format, head, at);
+        at += kPanelColumns * (layout.code_bytes + layout.scale_bytes);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<PanelFormat> all_panel_formats() {
@@ -60,21 +80,17 @@ void fill_packed_weight(const Tensor& weight,
   }
   const PanelHeader header = make_panel_header(parts, depth);
   std::memcpy(bytes, &header, sizeof header);
-  for (int p = 0; p < header.num_parts; ++p) {
-    const PanelHeader::Part& part = header.parts[p];
-    const PanelLayout layout = panel_layout(part.format);
-    uint8_t* at = bytes + part.offset;
-    const int64_t supers = num_panels(part.columns) * depth / panel_group_elements(part.format);
-    for (int64_t s = 0; s < supers; ++s) {
-      uint8_t* head = at;
-      at += kPanelColumns * layout.head_bytes;
-      for (int b = 0; b < layout.super_blocks; ++b) {
-        uint8_t* scales = at + kPanelColumns * layout.code_bytes;
-        write_float_scales(part.format, head, scales, random);
-        at = scales + kPanelColumns * layout.scale_bytes;
-      }
-    }
-  }
+  for_blocks(bytes, header, [&](PanelFormat format, uint8_t* head, uint8_t* block) {
+    uint8_t* scales = block + kPanelColumns * panel_layout(format).code_bytes;
+    write_float_scales(format, head, scales, random);
+  });
+}
+
+void set_packed_codes(const Tensor& weight, std::span<const PanelPart> parts, uint8_t byte) {
+  const PanelHeader header = make_panel_header(parts, weight.size(-1));
+  for_blocks(weight.data_as<uint8_t>(), header, [&](PanelFormat format, uint8_t*, uint8_t* block) {
+    std::memset(block, byte, static_cast<size_t>(kPanelColumns * panel_layout(format).code_bytes));
+  });
 }
 
 }  // namespace reprise::kernels

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <random>
 #include <span>
 #include <vector>
@@ -16,5 +17,8 @@ namespace reprise::kernels {
 void fill_packed_weight(const Tensor& weight,
                         std::span<const PanelPart> parts,
                         std::mt19937& random);
+
+/// Fills all codes with the bits of `byte`; scales stay.
+void set_packed_codes(const Tensor& weight, std::span<const PanelPart> parts, uint8_t byte);
 
 }  // namespace reprise::kernels

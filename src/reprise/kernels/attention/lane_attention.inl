@@ -15,7 +15,8 @@ class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
   LaneAttention(const AttentionRows& rows, AttentionState& state)
       : LaneTiles(rows, state),
         Chunks(rows),
-        is_widened_(kIsCodes || (count_ > kAttentionTileRows && sizeof(E) < sizeof(float))) {}
+        is_widened_(kIsCodes || (count_ > kAttentionTileRows && sizeof(E) < sizeof(float) &&
+                                 !(kWidensWhileLoading && __is_same(E, BFloat16)))) {}
 
   /// Reads the queries, of type T.
   template <typename T>
@@ -111,7 +112,7 @@ class LaneAttention : LaneTiles, public ChunkAttention<LaneAttention<E>, E> {
       int64_t i = 0;
       for (; i + kLanes <= value_dim_; i += kLanes) {
         store(numbers + i, load(values[p] + i));
-        __builtin_prefetch(ahead[p] + i, 0, kPrefetchLevel);
+        if (i % kLineSize<E> == 0) __builtin_prefetch(ahead[p] + i, 0, kPrefetchLevel);
       }
       for (; i < value_dim_; ++i) numbers[i] = to_float(values[p][i]);
     }

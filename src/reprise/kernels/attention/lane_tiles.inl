@@ -107,6 +107,8 @@ class LaneTiles {
   __attribute__((noinline)) void add_value_tile(
       const V* const* values, const V* const* ahead, int row, int begin, int end, int64_t column) {
     const int64_t value_dim = value_dim_;
+    // The first tile of a line asks for the line.
+    const bool asks = !kWidensWhileLoading || (row == 0 && column % kLineSize<V> == 0);
     float* all_sums = state_.sums + row * value_dim + column;
     const float* weights = state_.scores[row];
     Vec sums[kRows][kTileVecs];
@@ -128,9 +130,11 @@ class LaneTiles {
 #pragma GCC unroll 8
         for (int v = 0; v < kTileVecs; ++v) sums[r][v] = fma(weight, value[v], sums[r][v]);
       }
+      if (asks) {
 #pragma GCC unroll 4
-      for (int64_t i = 0; i < kTileVecs * kLanes; i += kLineSize<V>) {
-        __builtin_prefetch(ahead[p] + column + i, 0, kPrefetchLevel);
+        for (int64_t i = 0; i < kTileVecs * kLanes; i += kLineSize<V>) {
+          __builtin_prefetch(ahead[p] + column + i, 0, kPrefetchLevel);
+        }
       }
     }
 #pragma GCC unroll 8

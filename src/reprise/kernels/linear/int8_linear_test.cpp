@@ -108,16 +108,17 @@ TEST_P(Int8Linear, is_exact_for_large_batches_and_depths) {
 
 TEST_P(Int8Linear, does_not_saturate_with_the_largest_codes) {
   const int64_t depth = 8192;
-  for (int value : {-128, 127}) {
-    const Tensor x = make({3, depth}, DType::i8);
-    for (int64_t row = 0; row < 3; ++row) {
-      for (int64_t i = 0; i < depth; ++i) set_element(x, row == 1 ? -128 : 127, row, i);
+  for (const auto& [rows, value] :
+       {std::array<int64_t, 2>{3, -128}, {3, 127}, {9, -128}, {9, 127}}) {
+    const Tensor x = make({rows, depth}, DType::i8);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < depth; ++i) set_element(x, row % 2 == 1 ? -128 : 127, row, i);
     }
     const Tensor weight = random_weight(32, depth);
     for (int64_t column = 0; column < 32; ++column) {
       set_int8_panel_column(weight, column, std::vector<int8_t>(depth, static_cast<int8_t>(value)));
     }
-    const Tensor scale = random_scales(3);
+    const Tensor scale = random_scales(rows);
     expect_same_bits(product(x, scale, weight, {}), expected(x, scale, weight, {}));
   }
 }

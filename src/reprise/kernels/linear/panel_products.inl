@@ -13,6 +13,18 @@ struct SumOfPanelsTrait<int8_t> {
 template <typename T>
 using SumOfPanels = typename SumOfPanelsTrait<T>::Type;
 
+/// The type of the elements of widened rows.
+template <typename T>
+struct WideElementTrait {
+  using Type = float;
+};
+template <>
+struct WideElementTrait<int8_t> {
+  using Type = int16_t;
+};
+template <typename T>
+using WideElement = typename WideElementTrait<T>::Type;
+
 /// The input of a kernel's epilogue: the sums of a row with 16 outputs, whose panel is `panel`.
 template <typename T>
 REPRISE_INLINE void finish_sums(
@@ -56,8 +68,7 @@ struct PanelProducts {
     const int64_t panels = columns.size / kPanelColumns;
     const bool asks = (groups > 1 || asks_alone(block.rows)) && block.is_last_use;
     const int64_t lines = a.depth / kElementsOfLine;
-    const int64_t at_once =
-        asks || (kWidens && block.rows > 1) ? stretch_lines(lines, groups) : lines;
+    const int64_t at_once = asks || widens(block.rows) ? stretch_lines(lines, groups) : lines;
     const int64_t rows_of_group = groups == 0 ? 0 : ceil_div(block.rows, groups);
     for (int64_t begin = 0; begin < lines; begin += at_once) {
       PanelStretch stretch = {.begin = begin, .end = min_of(begin + at_once, lines)};
@@ -74,10 +85,17 @@ struct PanelProducts {
 
  private:
   static constexpr int64_t kElementsOfLine = 64 / static_cast<int64_t>(sizeof(T)) / kPanelColumns;
-  // Rows are multiplied in float32, from a copy of the stretch that is in use.
-  static constexpr bool kWidens = kPairsAreFloats && __is_same(T, BFloat16);
+  // Several rows are multiplied as float32, or int8 rows as 16 bits, from a copy of the stretch
+  // that is in use.
+  static constexpr bool kIsInt8 = __is_same(T, int8_t);
+  static constexpr bool kWidens = kIsInt8 ? kPanelWidensRows : kPairsAreFloats;
+  using Wide = WideElement<T>;
   static constexpr int64_t kWidest = kStretchLines * kElementsOfLine;
 
+  /// Fewer int8 rows multiply at the speed of memory, in one stretch, without it.
+  static bool widens(int64_t rows) {
+    return kWidens && rows >= (kIsInt8 ? kFewestAskingInt8Rows : 2);
+  }
   static bool asks_alone(int64_t rows) {
     return __is_same(T, int8_t) && rows >= kFewestAskingInt8Rows;
   }
@@ -127,8 +145,8 @@ struct PanelProducts {
       }
     };
     if constexpr (kWidens) {
-      if (rows > 1) {
-        const float* wide[kMostRows];
+      if (widens(block.rows)) {
+        const Wide* wide[kMostRows];
         for (int64_t r = 0; r < rows; ++r) wide[r] = widen(x[r], stretch, wide_ + r * kWidest);
         return run(wide);
       }
@@ -136,13 +154,18 @@ struct PanelProducts {
     run(x);
   }
 
-  /// The elements of a row in a stretch, in float32.
-  static const float* widen(const T* x, const PanelStretch& stretch, float* to) {
+  /// The elements of a row in a stretch, widened.
+  template <typename P = Panel>
+  static const Wide* widen(const T* x, const PanelStretch& stretch, Wide* to) {
     const int64_t begin = stretch.begin * kElementsOfLine;
     const int64_t count = stretch.end * kElementsOfLine - begin;
-    for (int64_t i = 0; i < count; i += kLanes) {
-      const int lanes = lanes_at(i, count);
-      store_some(to + i, load_some(x + begin + i, lanes), lanes);
+    if constexpr (kIsInt8) {
+      P::widen_bytes(x + begin, count, to);
+    } else {
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const int lanes = lanes_at(i, count);
+        store_some(to + i, load_some(x + begin + i, lanes), lanes);
+      }
     }
     return to;
   }
@@ -177,6 +200,6 @@ struct PanelProducts {
   }
 
   alignas(64) SumOfPanels<T> sums_[kMostLinearRows * kMostLinearColumns];
-  alignas(64) float wide_[kWidens ? kMostRows * kWidest : 1];
+  alignas(64) Wide wide_[kWidens ? kMostRows * kWidest : 1];
 };
 #endif

@@ -7,10 +7,21 @@ constexpr int64_t kFoursAhead = 64;
 // for each other.
 constexpr int kSingleRowPanels = 4;
 
+/// Four elements of a row, for every column: from the row, or from its widened stretch.
+template <typename X, typename P = Panel>
+REPRISE_INLINE P::FourBytes broadcast_four_of(const X* x, int64_t four, int64_t first) {
+  if constexpr (__is_same(X, int8_t)) {
+    return P::broadcast_bytes(x + 4 * four);
+  } else {
+    return P::broadcast_words(x + 4 * (four - first));
+  }
+}
+
 /// sums[r][p] += the products of row r with the outputs of panel p. In the first stretch, the sums
-/// begin with the start values of the instruction set.
-template <int kRows, int kPanels, bool kAsks>
-inline void four_tile(const int8_t* const* x,
+/// begin with the start values of the instruction set. X is int8_t, or a wider type: then x[r]
+/// begins with the first elements of the stretch, and not of the depth.
+template <int kRows, int kPanels, bool kAsks, typename X>
+inline void four_tile(const X* const* x,
                       const int8_t* const* panels,
                       int64_t depth,
                       const PanelStretch& stretch,
@@ -41,7 +52,7 @@ inline void four_tile(const int8_t* const* x,
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Panel::FourBytes bytes = Panel::broadcast_bytes(x[r] + 4 * four);
+      const Panel::FourBytes bytes = broadcast_four_of(x[r], four, stretch.begin);
 #pragma GCC unroll 8
       for (int p = 0; p < kPanels; ++p) sums[r][p] = Panel::add_bytes(sums[r][p], codes[p], bytes);
     }
@@ -57,8 +68,8 @@ inline void four_tile(const int8_t* const* x,
 
 /// The sums of `rows` rows with the outputs of `columns`: sums is [rows, columns.size]. \pre rows
 /// is at most kPanelTileRows, columns are whole panels
-template <bool kAsks, typename Columns>
-inline void four_products(const int8_t* const* x,
+template <bool kAsks, typename X, typename Columns>
+inline void four_products(const X* const* x,
                           int64_t rows,
                           const Columns& columns,
                           int64_t depth,

@@ -63,10 +63,19 @@ struct Panel {
     __builtin_memcpy(&four, x, sizeof(four));
     return _mm256_set1_epi32(four);
   }
+  /// Makes the compiler add to `sums` where the source does. It would otherwise keep the products
+  /// of many groups in memory and add them in another order.
+  static REPRISE_INLINE __m256i in_order(__m256i sums) {
+    asm("" : "+x"(sums));
+    return sums;
+  }
+  static REPRISE_INLINE __m256i add_words(__m256i sums, __m256i words) {
+    const __m256i pairs = _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+    return in_order(_mm256_add_epi32(sums, pairs));
+  }
   // Pairs of products are added in 16 bits, which are sufficient for 2 * 128 * 127.
   static REPRISE_INLINE __m256i add_pairs(__m256i sums, __m256i unsigned_codes, __m256i x) {
-    const __m256i pairs = _mm256_maddubs_epi16(unsigned_codes, x);
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return add_words(sums, _mm256_maddubs_epi16(unsigned_codes, x));
   }
   static REPRISE_INLINE __m256i add_signed(__m256i sums, __m256i codes, __m256i x) {
     const __m256i weight = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
@@ -80,6 +89,56 @@ struct Panel {
   /// Codes are less than 128.
   static REPRISE_INLINE Sums add_narrow(const Sums& sums, const Codes& codes, Four x) {
     return {add_pairs(sums.first, codes.first, x), add_pairs(sums.last, codes.last, x)};
+  }
+
+  // Small codes: the products of several groups are added in 16 bits (groups_in_words()).
+  using WordSums = Codes;
+  static REPRISE_INLINE WordSums multiply_words(const Codes& codes, Four x) {
+    return {_mm256_maddubs_epi16(codes.first, x), _mm256_maddubs_epi16(codes.last, x)};
+  }
+  static REPRISE_INLINE WordSums add_words(const WordSums& a, const WordSums& b) {
+    return {in_order(_mm256_add_epi16(a.first, b.first)),
+            in_order(_mm256_add_epi16(a.last, b.last))};
+  }
+  static REPRISE_INLINE Sums add_word_sums(const Sums& sums, const WordSums& words) {
+    return {add_words(sums.first, words.first), add_words(sums.last, words.last)};
+  }
+  /// `factors` times the two sums of an ActivationBlock, added.
+  static REPRISE_INLINE Sums start_sums(const int16_t* sums_of_halves, __m256i factors) {
+    int32_t both;
+    __builtin_memcpy(&both, sums_of_halves, sizeof(both));
+    const __m256i v = _mm256_madd_epi16(_mm256_set1_epi32(both), factors);
+    return {v, v};
+  }
+  static REPRISE_INLINE __m256i start_factors(int first, int second) {
+    return _mm256_set1_epi32((first & 0xffff) | (second << 16));
+  }
+
+  // Large codes for many rows of x: magnitudes and signs of the values. A negative value -v times
+  // an element x is v times the inverted bits of x, which are -x - 1, plus v. So sums begin with
+  // the magnitudes of all negative values.
+  static constexpr int64_t kSignedBytes = 128;  // of a group
+  static REPRISE_INLINE __m256i store_signed(uint8_t* p, __m256i codes) {
+    const __m256i value = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+    const __m256i is_negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), value);
+    const __m256i magnitude = _mm256_abs_epi8(value);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), magnitude);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 64), is_negative);
+    return _mm256_maddubs_epi16(magnitude, is_negative);  // is_negative is -1 or 0
+  }
+  /// Returns minus the magnitudes of negative values, each two added.
+  static REPRISE_INLINE WordSums store_signed(uint8_t* p, const Codes& codes) {
+    return {store_signed(p, codes.first), store_signed(p + 32, codes.last)};
+  }
+  static REPRISE_INLINE Sums minus_word_sums(const WordSums& words) {
+    const __m256i minus = _mm256_set1_epi16(-1);
+    return {_mm256_madd_epi16(words.first, minus), _mm256_madd_epi16(words.last, minus)};
+  }
+  static REPRISE_INLINE Sums add_signed(const Sums& sums, const uint8_t* group, Four x) {
+    const Codes magnitudes = load(group);
+    const Codes signs = load(group + 64);
+    return {add_pairs(sums.first, magnitudes.first, _mm256_xor_si256(x, signs.first)),
+            add_pairs(sums.last, magnitudes.last, _mm256_xor_si256(x, signs.last))};
   }
 
   // Products of signed bytes. The sums of a panel with one row of x begin with start_bytes(). The
@@ -104,10 +163,31 @@ struct Panel {
   static REPRISE_INLINE FourBytes broadcast_bytes(const int8_t* x) {
     return split_bytes(broadcast_four(x));
   }
+  /// Widens each four bytes, two even ones and two odd ones, so that broadcast_words() can read
+  /// them.
+  static REPRISE_INLINE void widen_bytes(const int8_t* x, int64_t count, int16_t* to) {
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+      const __m256i words =
+          _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)));
+      const __m256i order = _mm256_broadcastsi128_si256(
+          _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_shuffle_epi8(words, order));
+    }
+    for (; i < count; i += 4) {
+      to[i] = x[i];
+      to[i + 1] = x[i + 2];
+      to[i + 2] = x[i + 1];
+      to[i + 3] = x[i + 3];
+    }
+  }
+  static REPRISE_INLINE FourBytes broadcast_words(const int16_t* x) {
+    return {broadcast_four(reinterpret_cast<const int8_t*>(x)),
+            broadcast_four(reinterpret_cast<const int8_t*>(x + 2))};
+  }
   static REPRISE_INLINE __m256i add_words(__m256i sums, const Words& codes, const Words& x) {
-    const __m256i products = _mm256_add_epi32(_mm256_madd_epi16(codes.even, x.even),
-                                              _mm256_madd_epi16(codes.odd, x.odd));
-    return _mm256_add_epi32(sums, products);
+    const __m256i even = in_order(_mm256_add_epi32(sums, _mm256_madd_epi16(codes.even, x.even)));
+    return in_order(_mm256_add_epi32(even, _mm256_madd_epi16(codes.odd, x.odd)));
   }
   static REPRISE_INLINE Sums add_bytes(const Sums& sums, const Bytes& codes, const FourBytes& x) {
     return {add_words(sums.first, codes.first, x), add_words(sums.last, codes.last, x)};
@@ -193,7 +273,12 @@ struct Panel {
     _mm256_storeu_ps(p + 8, v.last);
   }
 };
-// Register tile of matrix products: 6 of 16 registers hold sums.
-constexpr int kPanelTileRows = 3;
+// Register tile of matrix products: 8 of 16 registers hold sums.
+constexpr int kPanelTileRows = 4;
+// Whether products of small codes are added in 16 bits (groups_in_words()), and large codes are
+// divided into magnitudes and signs.
+constexpr bool kPanelSumsInWords = true;
+// Several int8 rows are widened to 16 bits first.
+constexpr bool kPanelWidensRows = true;
 constexpr int kPanelTileColumns = 1;  // in panels
 constexpr bool kPanelTilesReadNibbles = false;

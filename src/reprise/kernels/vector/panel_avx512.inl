@@ -196,3 +196,5 @@ struct Panel {
 constexpr int kPanelTileRows = 6;
 constexpr int kPanelTileColumns = 2;  // in panels
 constexpr bool kPanelTilesReadNibbles = true;
+constexpr bool kPanelSumsInWords = false;
+constexpr bool kPanelWidensRows = false;

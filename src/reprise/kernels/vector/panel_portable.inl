@@ -220,3 +220,5 @@ struct Panel {
 constexpr int kPanelTileRows = 2;
 constexpr int kPanelTileColumns = 1;  // in panels
 constexpr bool kPanelTilesReadNibbles = false;
+constexpr bool kPanelSumsInWords = false;
+constexpr bool kPanelWidensRows = false;

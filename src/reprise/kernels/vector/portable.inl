@@ -196,3 +196,6 @@ constexpr int kSingleRowColumns = 4;
 // Register tile of attention's scores, and of its weighted sums of values: rows x vectors.
 constexpr int kAttentionTileRows = 4;
 constexpr int kAttentionTileVecs = 2;
+// Whether loading bfloat16 costs attention no more than loading float32, so that tiles of values
+// read the cache itself.
+constexpr bool kWidensWhileLoading = false;

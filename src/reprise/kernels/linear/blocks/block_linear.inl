@@ -7,11 +7,11 @@
 
 // The number of blocks of a stretch. The stretches of a row have nearly the same length, because
 // the tiles of each stretch prefetch the next one.
-inline int64_t stretch_blocks(const PanelSlots& slots, int64_t blocks) {
+inline int64_t stretch_blocks(const PanelSlots& slots, int64_t rows, int64_t blocks) {
   int64_t most = kMostStretchBlocks;
   int64_t unit = 1;
   for (int s = 0; s < slots.size; ++s) {
-    if (!tiles_read_weight(slots.of[s].format)) most = kChunkBlocks;
+    if (!tiles_read_weight(slots.of[s].format, rows)) most = kChunkBlocks;
     unit = max_of(unit, panel_layout(slots.of[s].format).super_blocks);
   }
   return ceil_div(ceil_div(blocks, ceil_div(blocks, most)), unit) * unit;
@@ -38,13 +38,13 @@ inline void multiply_rows(const StretchOf& stretch_of,
   }
 #endif
   UnpackedPanel unpacked[kPanelTileColumns];
-  const int64_t at_once = stretch_blocks(slots, blocks);
+  const int64_t at_once = stretch_blocks(slots, rows, blocks);
   for (int64_t begin = 0; begin < blocks; begin += at_once) {
     const int64_t count = min_of(at_once, blocks - begin);
     const RowStretch stretch = stretch_of(begin, count);
     int s = 0;
     while (s < slots.size) {
-      const TileKind kind = tile_kind(slots.of[s].format);
+      const TileKind kind = tile_kind(slots.of[s].format, rows);
       TileRows tile = {.x = stretch.x,
                        .x_blocks = stretch.x_blocks,
                        .blocks = count,
@@ -57,12 +57,14 @@ inline void multiply_rows(const StretchOf& stretch_of,
       int columns = 0;
       for (; columns < kPanelTileColumns; ++columns) {
         const bool fits =
-            s + columns < slots.size && tile_kind(slots.of[s + columns].format) == kind;
+            s + columns < slots.size && tile_kind(slots.of[s + columns].format, rows) == kind;
         // A panel without a partner is multiplied twice; the second result has no slot and is
         // dropped.
         const PanelSlot& slot = slots.of[fits ? s + columns : s];
         panels[columns] = &unpacked[fits ? columns : 0];
-        if (fits) unpack_panel<false>(slot.format, slot.panel, begin, count, unpacked[columns]);
+        if (fits) {
+          unpack_panel<false>(slot.format, slot.panel, begin, count, rows, unpacked[columns]);
+        }
         tile.totals[columns] = sums + (fits ? s + columns : kMaxPanelSlots) * kPanelColumns;
         tile.ahead[columns] = panel_ahead(slots, fits ? s + columns : s, begin + at_once, blocks);
         if (!fits) break;

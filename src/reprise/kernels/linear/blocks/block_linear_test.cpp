@@ -54,6 +54,26 @@ TEST_P(BlockLinear, agrees_with_the_reference_in_every_format) {
   }
 }
 
+// Sums of 16 bits are nearly as large as they can be. Codes of 0x77 are the largest of float4.
+TEST_P(BlockLinear, does_not_saturate_with_the_largest_codes) {
+  for (const PanelFormat format : all_panel_formats()) {
+    const PanelPart part = {.format = format, .columns = 32};
+    const Tensor weight = random_weight(format, 32, 512);
+    for (int byte : {0x00, 0x77, 0xff}) {
+      set_packed_codes(weight, {&part, 1}, static_cast<uint8_t>(byte));
+      for (int64_t rows : {1, 4, 24}) {
+        SCOPED_TRACE(testing::Message()
+                     << static_cast<int>(format) << ", codes " << byte << ", " << rows << " rows");
+        const Tensor x = make({rows, 512});
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t i = 0; i < 512; ++i) set_element(x, row % 2 == 0 ? 0.125 : -0.125, row, i);
+        }
+        expect_product(x, weight, {});
+      }
+    }
+  }
+}
+
 TEST_P(BlockLinear, agrees_with_the_reference_at_edges_of_rows_columns_and_depth) {
   for (const PanelFormat format : {PanelFormat::q8_0, PanelFormat::q4_1, PanelFormat::int4_g32}) {
     for (int64_t rows : {1, 4, 5, 6, 11, 65, 265}) {

@@ -60,6 +60,40 @@ constexpr PanelTraits panel_traits(PanelFormat format) {
   return {};
 }
 
+// The largest code of formats whose codes have less than eight bits.
+constexpr int largest_code(CodePlanes planes) {
+  switch (planes) {
+    case CodePlanes::two:
+      return 3;
+    case CodePlanes::two_one:
+      return 7;
+    case CodePlanes::nibble:
+      return 15;
+    case CodePlanes::fp4:
+      return 24;
+    case CodePlanes::nibble_one:
+      return 31;
+    case CodePlanes::nibble_two:
+      return 63;
+    case CodePlanes::byte:
+    case CodePlanes::iq4:
+      break;
+  }
+  return 255;
+}
+
+// The number of groups of a block whose products fit into sums of 16 bits together; a group has two
+// products for each of these sums. 0: the instruction set or the format has no such sums. A power
+// of two.
+constexpr int groups_in_words(PanelFormat format) {
+  const PanelTraits traits = panel_traits(format);
+  if (!kPanelSumsInWords || traits.is_wide()) return 0;
+  const int products = 32767 / (largest_code(traits.planes) * 128);
+  int groups = 8 / traits.parts;
+  while (2 * groups > products) groups /= 2;
+  return groups;
+}
+
 template <PanelFormat kFormat>
 struct PanelUnpacker {
   static constexpr PanelTraits kTraits = panel_traits(kFormat);

@@ -40,6 +40,43 @@ constexpr bool row_asks_ahead([[maybe_unused]] PanelFormat format) {
 #endif
 }
 
+// The sums with which part `part` of a block begins: codes are too large by `offset`. `P` is Panel.
+template <int kParts, typename P = Panel>
+REPRISE_INLINE Panel::Sums start_sums(const ActivationBlock& x, int part, int offset) {
+  if constexpr (kPanelSumsInWords) {
+    const int first = kParts == 1 || part == 0 ? -offset : 0;
+    const int second = kParts == 1 || part == 1 ? -offset : 0;
+    return P::start_sums(x.sums, P::start_factors(first, second));
+  } else {
+    return P::start(-offset * sum_of(x, part, kParts));
+  }
+}
+
+// sums + the products of x with groups [kBegin, kEnd) of a block. `P` is Panel.
+template <PanelFormat kFormat, int kBegin, int kEnd, typename P = Panel>
+REPRISE_INLINE Panel::Sums add_groups(Panel::Sums sums, const int8_t* x, const uint8_t* panel) {
+  using Unpacker = PanelUnpacker<kFormat>;
+  constexpr int kGroups = groups_in_words(kFormat);
+  if constexpr (kGroups == 0) {
+    for_numbers<kBegin, kEnd>([&](auto group) REPRISE_LAMBDA_INLINE {
+      sums = add_products<Unpacker::kTraits.is_wide()>(sums,
+                                                       Unpacker::template codes<group.value>(panel),
+                                                       P::broadcast_four(x + 4 * group.value));
+    });
+  } else if constexpr (kBegin < kEnd) {
+    auto words = P::multiply_words(Unpacker::template codes<kBegin>(panel),
+                                   P::broadcast_four(x + 4 * kBegin));
+    for_numbers<kBegin + 1, kBegin + kGroups>([&](auto group) REPRISE_LAMBDA_INLINE {
+      words = P::add_words(words,
+                           P::multiply_words(Unpacker::template codes<group.value>(panel),
+                                             P::broadcast_four(x + 4 * group.value)));
+    });
+    sums = P::add_word_sums(sums, words);
+    return add_groups<kFormat, kBegin + kGroups, kEnd>(sums, x, panel);
+  }
+  return sums;
+}
+
 // One row of x times one panel, without unpacking: decoding reads each weight once, so the codes of
 // a block stay in registers.
 template <PanelFormat kFormat>
@@ -62,14 +99,9 @@ inline void panel_row(const ActivationBlock* x,
       }
       for_numbers<0, kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
         const int32_t x_sum = sum_of(*x, part.value, kTraits.parts);
-        Panel::Sums sums = Panel::start(-kOffset * x_sum);
-        for_numbers<part.value * kGroups, (part.value + 1) * kGroups>(
-            [&](auto group) REPRISE_LAMBDA_INLINE {
-              sums = add_products<kTraits.is_wide()>(
-                  sums,
-                  Unpacker::template codes<group.value>(panel),
-                  Panel::broadcast_four(x->codes + 4 * group.value));
-            });
+        const Panel::Sums sums =
+            add_groups<kFormat, part.value * kGroups, (part.value + 1) * kGroups>(
+                start_sums<kTraits.parts>(*x, part.value, kOffset), x->codes, panel);
         total = Panel::accumulate(
             sums, Unpacker::template scales<part.value>(head, panel), x->scale, total);
         if constexpr (kTraits.has_least) {
@@ -101,7 +133,9 @@ struct RowStretch {
 };
 
 struct UnpackedPanel {
-  alignas(64) uint8_t codes[kChunkBlocks * 512];
+  alignas(64) uint8_t codes[kChunkBlocks * 512 * (kPanelSumsInWords ? 2 : 1)];
+  alignas(
+      64) int32_t starts[kChunkBlocks * 16];  // of divides_signs(): the sums of a block begin so
   alignas(64) float scales[kMostStretchBlocks * 2 * 16];  // of a block: [parts][columns]
   alignas(64) float least[kMostStretchBlocks * 2 * 16];
   // The address from which tiles read the codes of each block: in `codes`, or in the weight.
@@ -111,9 +145,11 @@ struct UnpackedPanel {
 // Which of the kernels below an unpacked panel needs.
 struct TileKind {
   bool is_wide = false;
+  bool is_divided = false;  // into magnitudes and signs
   bool has_least = false;
   bool is_nibbles = false;  // tiles separate the two codes of a byte in registers
   int parts = 1;
+  int groups_in_words = 0;
   int offset = 0;  // only where is_wide is false
 
   friend constexpr bool operator==(const TileKind&, const TileKind&) = default;
@@ -125,24 +161,58 @@ constexpr bool tiles_read_nibbles(PanelFormat format) {
   return kPanelTilesReadNibbles && panel_traits(format).planes == CodePlanes::nibble;
 }
 
-// Whether tiles read the codes of a format directly from the weight.
-constexpr bool tiles_read_weight(PanelFormat format) {
-  return panel_traits(format).planes == CodePlanes::byte || tiles_read_nibbles(format);
+// With this number of rows and more, large codes are divided into magnitudes and signs while they
+// are unpacked, if the instruction set gains from it. With fewer rows this takes longer than it
+// saves.
+constexpr int64_t kFewestDividedRows = 20;
+
+constexpr bool divides_signs(PanelFormat format, int64_t rows) {
+  return kPanelSumsInWords && panel_traits(format).is_wide() && rows >= kFewestDividedRows;
 }
 
-constexpr TileKind tile_kind(PanelFormat format) {
+// Whether tiles read the codes of a format directly from the weight.
+constexpr bool tiles_read_weight(PanelFormat format, int64_t rows) {
+  return (panel_traits(format).planes == CodePlanes::byte && !divides_signs(format, rows)) ||
+         tiles_read_nibbles(format);
+}
+
+constexpr TileKind tile_kind(PanelFormat format, int64_t rows) {
   const PanelTraits traits = panel_traits(format);
   return {.is_wide = traits.is_wide(),
+          .is_divided = divides_signs(format, rows),
           .has_least = traits.has_least,
           .is_nibbles = tiles_read_nibbles(format),
           .parts = traits.parts,
+          .groups_in_words = groups_in_words(format),
           .offset = traits.is_wide() ? Panel::kWideOffset : traits.offset};
 }
 
+// The kind, for kernels that learn the offset when they run.
+constexpr TileKind without_offset(TileKind kind) {
+  kind.offset = 0;
+  return kind;
+}
+
+// Unpacks block `b` of a panel as magnitudes and signs. `P` is Panel.
+template <PanelFormat kFormat, typename P = Panel>
+REPRISE_INLINE void unpack_signed(const uint8_t* panel, int64_t b, UnpackedPanel& to) {
+  if constexpr (divides_signs(kFormat, kFewestDividedRows)) {
+    uint8_t* to_block = to.codes + b * 8 * P::kSignedBytes;
+    typename P::WordSums sums{};
+    for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
+      const auto codes = PanelUnpacker<kFormat>::template codes<group.value>(panel);
+      sums = P::add_words(sums, P::store_signed(to_block + group.value * P::kSignedBytes, codes));
+    });
+    P::store_sums(to.starts + b * kPanelColumns, P::minus_word_sums(sums));
+    to.blocks[b] = to_block;
+  }
+}
+
 // Unpacks blocks [begin, begin + blocks) of a panel; both are multiples of a super-block. The codes
-// become signed values, or remain values + offset.
+// become signed values, or remain values + offset, or are divided for `rows` rows.
 template <PanelFormat kFormat, bool kSigned>
-inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
+inline void unpack_panel(
+    const uint8_t* panel, int64_t begin, int64_t blocks, int64_t rows, UnpackedPanel& to) {
   using Unpacker = PanelUnpacker<kFormat>;
   constexpr int64_t kSuperBlocks = Unpacker::kLayout.super_blocks;
   panel += begin / kSuperBlocks * (Unpacker::kHeadBytes + kSuperBlocks * Unpacker::kBlockBytes);
@@ -150,8 +220,10 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
     const uint8_t* head = panel;
     panel += Unpacker::kHeadBytes;
     for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
-      if constexpr (!kSigned && tiles_read_weight(kFormat)) {
+      if (!kSigned && tiles_read_weight(kFormat, rows)) {
         to.blocks[b] = panel;
+      } else if (!kSigned && divides_signs(kFormat, rows)) {
+        unpack_signed<kFormat>(panel, b, to);
       } else {
         to.blocks[b] = to.codes + b * 512;
         for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
@@ -172,10 +244,14 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
 }
 
 template <bool kSigned>
-inline void unpack_panel(
-    PanelFormat format, const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
+inline void unpack_panel(PanelFormat format,
+                         const uint8_t* panel,
+                         int64_t begin,
+                         int64_t blocks,
+                         int64_t rows,
+                         UnpackedPanel& to) {
   with_panel_format(format, [&](auto number) {
-    unpack_panel<static_cast<PanelFormat>(number.value), kSigned>(panel, begin, blocks, to);
+    unpack_panel<static_cast<PanelFormat>(number.value), kSigned>(panel, begin, blocks, rows, to);
   });
 }
 
@@ -245,6 +321,55 @@ REPRISE_INLINE void add_group(const ActivationBlock* x,
   }
 }
 
+// Does the same for the groups of small codes from `group` on whose products are added in 16 bits.
+template <int kGroups, int kRows, typename P = Panel>
+REPRISE_INLINE void add_groups_in_words(const ActivationBlock* x,
+                                        int64_t x_blocks,
+                                        int group,
+                                        const uint8_t* const (&blocks)[kPanelTileColumns],
+                                        Panel::Sums (&sums)[kPanelTileColumns][kRows]) {
+  typename P::WordSums words[kPanelTileColumns][kRows];
+#pragma GCC unroll 8
+  for (int g = group; g < group + kGroups; ++g) {
+    Panel::Codes codes[kPanelTileColumns];
+#pragma GCC unroll 2
+    for (int c = 0; c < kPanelTileColumns; ++c) codes[c] = Panel::load(blocks[c] + g * 64);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Panel::Four four = Panel::broadcast_four(x[r * x_blocks].codes + 4 * g);
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) {
+        const auto products = P::multiply_words(codes[c], four);
+        words[c][r] = g == group ? products : P::add_words(words[c][r], products);
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int c = 0; c < kPanelTileColumns; ++c) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sums[c][r] = P::add_word_sums(sums[c][r], words[c][r]);
+  }
+}
+
+// Does the same for all groups of a block of large codes.
+template <int kRows, typename P = Panel>
+REPRISE_INLINE void add_signed_groups(const ActivationBlock* x,
+                                      int64_t x_blocks,
+                                      const uint8_t* const (&blocks)[kPanelTileColumns],
+                                      Panel::Sums (&sums)[kPanelTileColumns][kRows]) {
+#pragma GCC unroll 8
+  for (int g = 0; g < 8; ++g) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Panel::Four four = Panel::broadcast_four(x[r * x_blocks].codes + 4 * g);
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) {
+        sums[c][r] = P::add_signed(sums[c][r], blocks[c] + g * P::kSignedBytes, four);
+      }
+    }
+  }
+}
+
 // Does the same for all groups of a block, or of part `part` of one. `blocks[c]`: codes of panel c.
 template <TileKind kKind, int kRows>
 REPRISE_INLINE void add_block(const ActivationBlock* x,
@@ -266,6 +391,15 @@ REPRISE_INLINE void add_block(const ActivationBlock* x,
 #pragma GCC unroll 2
       for (int c = 0; c < kPanelTileColumns; ++c) codes[c] = Panel::high_halves(pairs[c]);
       add_group<kKind.is_wide, kRows>(x, x_blocks, 4 + g, codes, sums);
+    }
+  } else if constexpr (kKind.is_divided) {
+    add_signed_groups<kRows>(x, x_blocks, blocks, sums);
+  } else if constexpr (kKind.groups_in_words > 0) {
+    constexpr int kGroups = 8 / kKind.parts;
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; g += kKind.groups_in_words) {
+      add_groups_in_words<kKind.groups_in_words, kRows>(
+          x, x_blocks, part * kGroups + g, blocks, sums);
     }
   } else {
     constexpr int kGroups = 8 / kKind.parts;
@@ -300,9 +434,16 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows&
     Panel::Sums sums[kPanelTileColumns][kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Panel::Sums start = Panel::start(-offset * sum_of(x[r * rows.x_blocks], part, kParts));
+      if constexpr (kKind.is_divided) {
 #pragma GCC unroll 2
-      for (int c = 0; c < kPanelTileColumns; ++c) sums[c][r] = start;
+        for (int c = 0; c < kPanelTileColumns; ++c) {
+          sums[c][r] = Panel::load_sums(panels[c]->starts + i * kPanelColumns);
+        }
+      } else {
+        const Panel::Sums start = start_sums<kParts>(x[r * rows.x_blocks], part, offset);
+#pragma GCC unroll 2
+        for (int c = 0; c < kPanelTileColumns; ++c) sums[c][r] = start;
+      }
     }
     add_block<kKind, kRows>(x, rows.x_blocks, part, blocks, sums);
 #pragma GCC unroll 2
@@ -338,25 +479,41 @@ inline void panel_tiles(const UnpackedPanel* const* panels,
   }
 }
 
+// One format of each kind of tile.
+constexpr PanelFormat kFormatsOfKinds[] = {PanelFormat::q8_0,
+                                           PanelFormat::q4_0,
+                                           PanelFormat::q4_1,
+                                           PanelFormat::q5_0,
+                                           PanelFormat::q5_1,
+                                           PanelFormat::mxfp4,
+                                           PanelFormat::q2_k,
+                                           PanelFormat::q3_k,
+                                           PanelFormat::q6_k,
+                                           PanelFormat::nvfp4};
+constexpr int kNumKinds = sizeof(kFormatsOfKinds) / sizeof(kFormatsOfKinds[0]);
+
+template <int64_t kRowsOfBatch>
+inline void panel_tiles_of_kind(const UnpackedPanel* const* panels,
+                                const TileKind& kind,
+                                int64_t num_rows,
+                                const TileRows& rows) {
+  bool is_done = false;  // two formats may have the same kind
+  for_numbers<0, kNumKinds>([&](auto number) REPRISE_LAMBDA_INLINE {
+    constexpr TileKind kKind =
+        without_offset(tile_kind(kFormatsOfKinds[number.value], kRowsOfBatch));
+    if (is_done || without_offset(kind) != kKind) return;
+    panel_tiles<kKind>(panels, kind.offset, num_rows, rows);
+    is_done = true;
+  });
+}
+
 inline void panel_tiles(const UnpackedPanel* const* panels,
                         const TileKind& kind,
                         int64_t num_rows,
                         const TileRows& rows) {
-  if (kind.is_wide) {
-    panel_tiles<TileKind{.is_wide = true}>(panels, kind.offset, num_rows, rows);
-  } else if (kind.parts == 2 && kind.has_least) {
-    panel_tiles<TileKind{.has_least = true, .parts = 2}>(panels, kind.offset, num_rows, rows);
-  } else if (kind.parts == 2) {
-    panel_tiles<TileKind{.parts = 2}>(panels, kind.offset, num_rows, rows);
-  } else if (kind.is_nibbles && kind.has_least) {
-    panel_tiles<TileKind{.has_least = true, .is_nibbles = kPanelTilesReadNibbles}>(
-        panels, kind.offset, num_rows, rows);
-  } else if (kind.is_nibbles) {
-    panel_tiles<TileKind{.is_nibbles = kPanelTilesReadNibbles}>(
-        panels, kind.offset, num_rows, rows);
-  } else if (kind.has_least) {
-    panel_tiles<TileKind{.has_least = true}>(panels, kind.offset, num_rows, rows);
+  if (kind.is_divided) {
+    panel_tiles_of_kind<kFewestDividedRows>(panels, kind, num_rows, rows);
   } else {
-    panel_tiles<TileKind{}>(panels, kind.offset, num_rows, rows);
+    panel_tiles_of_kind<1>(panels, kind, num_rows, rows);
   }
 }

@@ -212,7 +212,8 @@ inline void multiply_by_tiles(const StretchOf& stretch_of,
                                  .depth = blocks,
                                  .sums = sums};
     for (int s = 0; s < slots.size; ++s) {
-      unpack_panel<true>(slots.of[s].format, slots.of[s].panel, begin, stretch.blocks, unpacked[s]);
+      unpack_panel<true>(
+          slots.of[s].format, slots.of[s].panel, begin, stretch.blocks, rows, unpacked[s]);
     }
     for (int s = 0; s < slots.size;) {
       const bool has_least = panel_traits(slots.of[s].format).has_least;
