@@ -40,7 +40,7 @@ struct EngineDevice {
 /// Whether answers must have the same bits in any batch: --batch-invariant, or the default of the
 /// device. The default asks for it where it costs nothing, so not on a GPU, and not where large
 /// batches have faster products with packed weights, as users of such weights expect
-/// (docs/adr/0118-packed-weights-are-fast-by-default.md).
+/// (docs/adr/0119-packed-weights-are-fast-by-default.md).
 [[nodiscard]] bool is_batch_invariant(const EngineArgs& args, const EngineDevice& device) noexcept;
 
 /// Whether the bits of an answer depend on the other requests of its batches.
