@@ -20,17 +20,12 @@ TEST_P(InvarianceByDefault, is_asked_for_where_it_costs_nothing) {
   EXPECT_FALSE(is_batch_invariant(args, device));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas,
-                         InvarianceByDefault,
-                         ::testing::Values(Isa::scalar,
-                                           Isa::avx2,
-                                           Isa::avx512,
-                                           Isa::avx512_vnni,
-                                           Isa::avx512_bf16,
-                                           Isa::amx),
-                         [](const auto& test) {
-                           return std::string(kernels::isa_name(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Isas,
+    InvarianceByDefault,
+    ::testing::Values(
+        Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::amx),
+    [](const auto& test) { return std::string(kernels::isa_name(test.param)); });
 
 }  // namespace
 }  // namespace reprise::api
