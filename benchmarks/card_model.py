@@ -44,6 +44,7 @@ SMALL_NODES_OF_FLOATS = 3  # whose activations are not quantised
 # machine code of nvcc 13.0 for sm_90a (105 and 36 for the norm), with 15 for the loop and 25 for the sum of squares.
 OWN_ROW_INSTRUCTIONS = (120, 181)
 INT8_OWN_ROW_INSTRUCTIONS = (260, 350)  # exact divisions, and the elements are read a second time
+FLOAT_OWN_ROW_INSTRUCTIONS = (0, 100)  # counted in the source: a norm, whose result stays elements
 OWN_ROW_US = 0.2  # a barrier of eight warps; with a norm one more, and the elements come from the first-level cache again
 X_US = 0.6  # x arrives from the second-level cache
 OWN_ROW_BYTES = {1: 48 << 10, 2: 32 << 10}  # of all rows, by the panels of a tile
@@ -151,11 +152,12 @@ def streamed_instructions(weights, rows, panels=1):
 
 def rows_in_product_us(weights, rows, depth, panels, has_norm):
     """How long a block quantises the rows of a product; 0: a kernel before it does."""
-    is_int8 = weights == "int8_rows"
-    row_bytes = math.ceil(depth * (1 if is_int8 else 1.25) / 128) * 128 + 48
-    if weights.startswith("f") or weights == "bfloat16" or rows > MOST_OWN_ROWS or rows * row_bytes > OWN_ROW_BYTES[panels]:
+    is_int8, is_float = weights == "int8_rows", weights.startswith("f")
+    row_bytes = math.ceil(depth * (1 if is_int8 else 2 if is_float else 1.25) / 128) * 128 + 48
+    fits = rows <= MOST_OWN_ROWS and rows * row_bytes <= OWN_ROW_BYTES[panels]
+    if weights == "bfloat16" or not fits or (is_float and not has_norm):
         return 0.0
-    instructions = (INT8_OWN_ROW_INSTRUCTIONS if is_int8 else OWN_ROW_INSTRUCTIONS)[has_norm]
+    instructions = (INT8_OWN_ROW_INSTRUCTIONS if is_int8 else FLOAT_OWN_ROW_INSTRUCTIONS if is_float else OWN_ROW_INSTRUCTIONS)[has_norm]
     return OWN_ROW_US * (1 + has_norm + is_int8) + rows * math.ceil(depth / 256) * instructions / (INSTRUCTIONS_PER_US / 132)
 
 
@@ -204,7 +206,9 @@ def nodes_of(config, requests, context, products, attention, weights="bfloat16")
             panels = panels_of_product(name, quantised_us[name] > 0)
             instructions = streamed_instructions(weights, requests, panels)
             # Unless the product does it, a small kernel quantises the rows, or norms or rotates them, while the ring fills.
-            us = kernel.us(requests, outputs, depth, size, instructions, SMALL_NODE_US, 16 * panels, quantised_us[name])
+            # With smaller floats the down product follows that of gates and ups.
+            ahead_us = 0.0 if weights.startswith("f") and name == "down" else SMALL_NODE_US
+            us = kernel.us(requests, outputs, depth, size, instructions, ahead_us, 16 * panels, quantised_us[name])
         else:
             us = kernel.us(requests, outputs, depth, size, INSTRUCTIONS_OF_CODEC.get(weights, INSTRUCTIONS_OF_BLOCK))
         return name, count, us, outputs * depth * size / 1e6

@@ -156,9 +156,11 @@ class CardModel(unittest.TestCase):
         quantise = [nodes("streamed-own-rows", requests)["quantise"][0] / 28 for requests in (1, 2, 3, 4, 5)]
         self.assertEqual(quantise, [0, 0, 1, 1, 5])
         self.assertEqual(step("streamed-own-rows", 5), step("streamed", 5))
-        self.assertEqual(step("streamed-own-rows", 1, "f8e4m3_rows"), step("streamed", 1, "f8e4m3_rows"))
-        for weights in ("int4_g128", "q8_0", "int8_rows"):
-            self.assertLess(step("streamed-own-rows", 1, weights), step("streamed", 1, weights) - 100)
+        # Rows of float8 stay elements: two products norm them, and one of these rotates.
+        self.assertEqual(nodes("streamed-own-rows", 1, "f8e4m3_rows")["quantise"][0], 0)
+        self.assertEqual(nodes("streamed-own-rows", 1, "f8e4m3_rows")["down"], nodes("streamed", 1, "f8e4m3_rows")["down"])
+        for weights in ("int4_g128", "q8_0", "int8_rows", "f8e4m3_rows"):
+            self.assertLess(step("streamed-own-rows", 1, weights), step("streamed", 1, weights) - 60)
             # More than that the five kernels do not take.
             self.assertGreater(step("streamed-own-rows", 1, weights), step("streamed", 1, weights) - 28 * 5 * 2.7)
 

@@ -154,18 +154,21 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
 #define REPRISE_STREAMED_KERNELS(codes, rows) \
   {&codes##_streamed_linear_##rows, &codes##_streamed_linear_silu_and_mul_##rows}
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
-#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)                      \
-  {.for_8_rows = &codes##_##type##_linear_8,                          \
-   .for_16_rows = &codes##_##type##_linear_16,                        \
-   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,           \
-   .streamed_few = REPRISE_STREAMED_KERNELS(codes##_##type, eight),   \
-   .streamed_eight = REPRISE_STREAMED_KERNELS(codes##_##type, eight), \
-   .streamed_experts = &codes##_##type##_streamed_expert_linear,      \
-   .experts_of_8_rows = &codes##_##type##_expert_linear_8,            \
-   .experts_of_16_rows = &codes##_##type##_expert_linear_16,          \
-   .experts_of_64_rows = &codes##_##type##_expert_linear_64,          \
-   .dots = &float_dots_##type,                                        \
-   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,              \
+#define REPRISE_FLOAT_PANEL_KERNELS(codes, type)                              \
+  {.for_8_rows = &codes##_##type##_linear_8,                                  \
+   .for_16_rows = &codes##_##type##_linear_16,                                \
+   .silu_and_mul = &codes##_##type##_linear_silu_and_mul_8,                   \
+   .streamed_few = REPRISE_STREAMED_KERNELS(codes##_##type, eight),           \
+   .streamed_eight = REPRISE_STREAMED_KERNELS(codes##_##type, eight),         \
+   .own_rows = REPRISE_STREAMED_KERNELS(codes##_##type##_own_rows, eight),    \
+   .own_rows_rope_kv_write =                                                  \
+       &codes##_##type##_own_rows_streamed_linear_rope_kv_write_eight_##type, \
+   .streamed_experts = &codes##_##type##_streamed_expert_linear,              \
+   .experts_of_8_rows = &codes##_##type##_expert_linear_8,                    \
+   .experts_of_16_rows = &codes##_##type##_expert_linear_16,                  \
+   .experts_of_64_rows = &codes##_##type##_expert_linear_64,                  \
+   .dots = &float_dots_##type,                                                \
+   .silu_and_mul_dots = &float_silu_and_mul_dots_##type,                      \
    .expert_dots = &float_expert_dots_##type}
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the arguments are parts of names.
 #define REPRISE_HEADS_KERNEL(codes, rows)                                            \

@@ -96,7 +96,8 @@ struct PackedKernels {
   // up to eight.
   StreamedPackedKernels streamed_few;
   StreamedPackedKernels streamed_eight;
-  // The same for up to kMostOwnRows rows of elements, which each block quantises itself.
+  // The same for up to kMostOwnRows rows of elements, which each block quantises itself; for
+  // smaller floats, rows that it norms.
   StreamedPackedKernels own_rows;
   const device::Kernel* own_rows_rope_kv_write = nullptr;
   const device::Kernel* streamed_experts = nullptr;

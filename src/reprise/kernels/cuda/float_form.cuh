@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/kernels/cuda/cache_codes.cuh"
+#include "reprise/kernels/cuda/own_rows.cuh"
 #include "reprise/kernels/cuda/packed_codes.cuh"
 #include "reprise/kernels/cuda/packed_stream.cuh"
 #include "reprise/kernels/cuda/simple_panel.cuh"
@@ -69,6 +70,15 @@ struct FloatWeight {
         has_group_scales(float_panel_group(arguments.of.product.codec) != 0),
         is_e5m2(arguments.of.product.codec == PanelFormat::f8e5m2_rows ||
                 arguments.of.product.codec == PanelFormat::f8e5m2_g128) {}
+
+  /// Its rows are elements, so only their norm is computed.
+  template <typename T>
+  static REPRISE_DEVICE void quantize(const ElementRows<T>& rows,
+                                      int limit,
+                                      const OwnRowMemory& memory) {
+    norm_rows(rows, limit, memory);
+  }
+  REPRISE_DEVICE void use_scales(const float* /*scales*/) {}
 };
 
 /// sums += those of a group, or of a part of it, times the scales of a lane's two columns.

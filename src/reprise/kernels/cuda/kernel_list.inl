@@ -79,8 +79,6 @@
     kStreamedSharedBytes,                                          \
     streamed_packed_heads<T, Form, TileRows::rows>)
 #define REPRISE_CUDA_STREAMED_OWN_ROWS(X, name, Form, rows)                         \
-  REPRISE_CUDA_STREAMED_HEADS(X, name, Form, rows, bf16, BFloat16)                  \
-  REPRISE_CUDA_STREAMED_HEADS(X, name, Form, rows, f16, Float16)                    \
   X(name##_own_rows_streamed_linear_##rows,                                         \
     PackedLinearArguments,                                                          \
     kStreamedThreads,                                                               \
@@ -91,9 +89,14 @@
     kStreamedThreads,                                                               \
     kStreamedSharedBytes,                                                           \
     streamed_packed_linear<Form, Epilogue::silu_and_mul, TileRows::rows, RowSource::block>)
-#define REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, type, T)                 \
-  REPRISE_CUDA_STREAMED_PACKED(X, float8_##type, Float8Form<T>, eight) \
-  REPRISE_CUDA_STREAMED_PACKED(X, float4_##type, Float4Form<T>, eight)
+// Of smaller floats only the norm is computed.
+#define REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, type, T)                         \
+  REPRISE_CUDA_STREAMED_PACKED(X, float8_##type, Float8Form<T>, eight)         \
+  REPRISE_CUDA_STREAMED_PACKED(X, float4_##type, Float4Form<T>, eight)         \
+  REPRISE_CUDA_STREAMED_OWN_ROWS(X, float8_##type, Float8Form<T>, eight)       \
+  REPRISE_CUDA_STREAMED_OWN_ROWS(X, float4_##type, Float4Form<T>, eight)       \
+  REPRISE_CUDA_STREAMED_HEADS(X, float8_##type, Float8Form<T>, eight, type, T) \
+  REPRISE_CUDA_STREAMED_HEADS(X, float4_##type, Float4Form<T>, eight, type, T)
 #define REPRISE_CUDA_STREAMED_EXPERTS(X, name, Form) \
   X(name##_streamed_expert_linear,                   \
     PackedExpertArguments,                           \
@@ -104,18 +107,22 @@
   REPRISE_CUDA_STREAMED_EXPERTS(X, rows_##type, RowForm<T>)      \
   REPRISE_CUDA_STREAMED_EXPERTS(X, float8_##type, Float8Form<T>) \
   REPRISE_CUDA_STREAMED_EXPERTS(X, float4_##type, Float4Form<T>)
-#define REPRISE_CUDA_STREAMED_KERNELS(X)                    \
-  REPRISE_CUDA_STREAMED_PRODUCTS(X, bf16, BFloat16)         \
-  REPRISE_CUDA_STREAMED_PRODUCTS(X, f16, Float16)           \
-  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, few)   \
-  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, eight) \
-  REPRISE_CUDA_STREAMED_PACKED(X, int8, Int8Form, eight)    \
-  REPRISE_CUDA_STREAMED_OWN_ROWS(X, packed, BlockForm, few) \
-  REPRISE_CUDA_STREAMED_OWN_ROWS(X, int8, Int8Form, eight)  \
-  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, bf16, BFloat16)     \
-  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, f16, Float16)       \
-  REPRISE_CUDA_STREAMED_EXPERTS(X, packed, BlockForm)       \
-  REPRISE_CUDA_STREAMED_EXPERTS_OF(X, bf16, BFloat16)       \
+#define REPRISE_CUDA_STREAMED_KERNELS(X)                                 \
+  REPRISE_CUDA_STREAMED_PRODUCTS(X, bf16, BFloat16)                      \
+  REPRISE_CUDA_STREAMED_PRODUCTS(X, f16, Float16)                        \
+  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, few)                \
+  REPRISE_CUDA_STREAMED_PACKED(X, packed, BlockForm, eight)              \
+  REPRISE_CUDA_STREAMED_PACKED(X, int8, Int8Form, eight)                 \
+  REPRISE_CUDA_STREAMED_OWN_ROWS(X, packed, BlockForm, few)              \
+  REPRISE_CUDA_STREAMED_OWN_ROWS(X, int8, Int8Form, eight)               \
+  REPRISE_CUDA_STREAMED_HEADS(X, packed, BlockForm, few, bf16, BFloat16) \
+  REPRISE_CUDA_STREAMED_HEADS(X, packed, BlockForm, few, f16, Float16)   \
+  REPRISE_CUDA_STREAMED_HEADS(X, int8, Int8Form, eight, bf16, BFloat16)  \
+  REPRISE_CUDA_STREAMED_HEADS(X, int8, Int8Form, eight, f16, Float16)    \
+  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, bf16, BFloat16)                  \
+  REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, f16, Float16)                    \
+  REPRISE_CUDA_STREAMED_EXPERTS(X, packed, BlockForm)                    \
+  REPRISE_CUDA_STREAMED_EXPERTS_OF(X, bf16, BFloat16)                    \
   REPRISE_CUDA_STREAMED_EXPERTS_OF(X, f16, Float16)
 
 #define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                 \

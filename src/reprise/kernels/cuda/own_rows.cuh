@@ -4,9 +4,9 @@
 #include "reprise/kernels/cuda/quantize_kernels.cuh"
 #include "reprise/kernels/cuda/slot_ring.cuh"
 
-// Rows of x that each block of a product quantises itself, after a norm if there is one, instead of
-// reading what a kernel before it wrote. They have the bits of quantize_blocks,
-// rms_norm_quantize_blocks, quantize_per_token and rms_norm_quant. The functions here are for the
+// Rows of x that each block of a product norms, quantises, or both, instead of reading what a
+// kernel before it wrote. They have the bits of quantize_blocks, rms_norm_quantize_blocks,
+// quantize_per_token, rms_norm_quant and rms_norm. The functions here are for the
 // kLinearWarps warps that multiply.
 namespace reprise::kernels::cuda {
 
@@ -86,6 +86,16 @@ REPRISE_DEVICE void quantize_rows_in_blocks(const ElementRows<T>& rows,
       rows, limit, [&](int row, int column, const float (&values)[kColumns], bool is_there) {
         auto* blocks = reinterpret_cast<ActivationBlock*>(memory.rows + row * memory.stride);
         quantize_eight(values, blocks + column / kPanelBlock, is_there);
+      });
+}
+
+/// Rows that stay elements.
+template <typename T>
+REPRISE_DEVICE void norm_rows(const ElementRows<T>& rows, int limit, const OwnRowMemory& memory) {
+  for_each_eight(
+      rows, limit, [&](int row, int column, const float (&values)[kColumns], bool is_there) {
+        auto* out = reinterpret_cast<T*>(memory.rows + row * memory.stride) + column;
+        if (is_there) store_columns(out, kColumns, values);
       });
 }
 

@@ -22,14 +22,16 @@ struct PackedCall {
   const Tensor& scale = kLeftOut;  // float32[rows of x] or [1], of int8 rows
   const Tensor& residual = kLeftOut;
   const Tensor& num_rows = kLeftOut;
-  NormCall norm = {.weight = kLeftOut, .epsilon = 0};  // of elements that are to be quantised
+  NormCall norm = {.weight = kLeftOut, .epsilon = 0};  // of elements
 
   /// Whether the product quantises x itself.
   [[nodiscard]] bool has_elements() const {
     return activation_form(weight.layout().family) != ActivationForm::elements &&
            x.dtype() != DType::i8;
   }
-  /// The same product of quantised rows.
+  /// Whether the product norms x, quantises it, or both.
+  [[nodiscard]] bool prepares_rows() const { return has_elements() || norm.weight.defined(); }
+  /// The same product of rows that are prepared.
   [[nodiscard]] PackedCall with_rows(const Tensor& rows, const Tensor& scales) const {
     return {rows, weight, out, bias, scales, residual, num_rows};
   }

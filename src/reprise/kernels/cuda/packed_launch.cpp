@@ -17,6 +17,7 @@
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/quantize/quantize.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks.h"
+#include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/op_table.h"
 
@@ -148,12 +149,17 @@ bool launch_dots(const OpRun& run, const device::Kernel& kernel, const PackedCal
   return launch_kernel(run, kernel, static_cast<uint32_t>(blocks), call);
 }
 
+const ChunkSizes& chunk_of(const WeightLayout& layout) {
+  if (layout.family == WeightFamily::block_panels) return kBlockChunk;
+  if (layout.family == WeightFamily::int8_panels) return kInt8Chunk;
+  return layout.codec == PanelFormat::f4_g64 ? kFloat4Chunk : kFloat8Chunk;
+}
+
 /// Whether each block of a streamed kernel can norm and quantise the rows itself.
 bool fits_own_rows(const PackedCall& call, int parts) {
   const int64_t rows = call.x.size(0);
   if (rows < 1 || rows > kMostOwnRows || dtype_bytes(call.x.dtype()) != 2) return false;
-  const bool is_in_blocks = call.weight.layout().family == WeightFamily::block_panels;
-  const int stride = own_row_stride(is_in_blocks ? kBlockChunk : kInt8Chunk, call.x.size(1));
+  const int stride = own_row_stride(chunk_of(call.weight.layout()), call.x.size(1));
   return rows * stride <= most_own_row_bytes(parts) && is_vector_aligned(call.x) &&
          reinterpret_cast<uintptr_t>(call.norm.weight.data()) % 16 == 0;
 }
@@ -168,7 +174,7 @@ bool launch_streamed(const OpRun& run,
   const device::Kernel* kernel = panels_of_item == 2 ? kernels.silu_and_mul : kernels.linear;
   if (!machine.is_streamed || kernel == nullptr) return false;
   const bool fits =
-      call.has_elements() ? fits_own_rows(call, panels_of_item) : can_stream(call.x, call.weight);
+      call.prepares_rows() ? fits_own_rows(call, panels_of_item) : can_stream(call.x, call.weight);
   if (!fits) return false;
   const int64_t items = most_panels(call.weight, call.weight.size(0)) / panels_of_item;
   const auto blocks = std::clamp<int64_t>(items, 1, machine.num_multiprocessors);
@@ -178,17 +184,22 @@ bool launch_streamed(const OpRun& run,
 
 const StreamedPackedKernels& streamed_for(const PackedKernels& kernels, const PackedCall& call) {
   const bool is_few = call.x.size(0) <= kFragmentRows / 2;
-  if (call.has_elements()) return kernels.own_rows;
+  if (call.prepares_rows()) return kernels.own_rows;
   return is_few ? kernels.streamed_few : kernels.streamed_eight;
 }
 
-/// Quantises the rows of a call in memory of the pool, in a launch of their own, and returns
-/// product(the same call with these rows).
+/// Norms and quantises the rows of a call in memory of the pool, in a launch of their own, and
+/// returns product(the same call with these rows).
 template <typename Product>
-bool quantize_first(const OpRun& run, const PackedCall& call, const Product& product) {
+bool prepare_first(const OpRun& run, const PackedCall& call, const Product& product) {
   const int64_t rows = call.x.size(0);
   const int64_t depth = call.x.size(1);
   const NormCall& norm = call.norm;
+  if (!call.has_elements()) {
+    const Tensor normed = run.executor.allocate(call.x.type());
+    launch_rms_norm(run.stream, run.kernels, call.x, norm.weight, norm.epsilon, normed);
+    return product(call.with_rows(normed, PackedCall::kLeftOut));
+  }
   if (activation_form(call.weight.layout().family) == ActivationForm::int8_rows) {
     const Tensor codes = run.executor.allocate({DType::i8, {rows, depth}});
     const Tensor scales = run.executor.allocate({DType::f32, {rows}});
@@ -256,8 +267,8 @@ bool launch_silu_and_mul(const OpRun& run, const PackedCall& call, const PackedM
   const int64_t rows = call.x.size(0);
   const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
   if (launch_streamed(run, streamed_for(kernels, call), 2, call, machine)) return true;
-  if (call.has_elements()) {
-    return quantize_first(run, call, [&](const PackedCall& quantised) {
+  if (call.prepares_rows()) {
+    return prepare_first(run, call, [&](const PackedCall& quantised) {
       return launch_silu_and_mul(run, quantised, machine);
     });
   }
@@ -443,10 +454,10 @@ bool can_multiply_experts(const Tensor& x, const Tensor& weight) {
 }
 
 bool launch_packed_linear(const OpRun& run, const PackedCall& call, const PackedMachine& machine) {
-  if (call.has_elements()) {
+  if (call.prepares_rows()) {
     const PackedKernels kernels = packed_kernels(call.weight.layout(), call.weight.dtype());
     if (launch_streamed(run, streamed_for(kernels, call), 1, call, machine)) return true;
-    return quantize_first(run, call, [&](const PackedCall& quantised) {
+    return prepare_first(run, call, [&](const PackedCall& quantised) {
       return launch_packed_linear(run, quantised, machine);
     });
   }
@@ -471,7 +482,7 @@ bool launch_packed_rope_kv_write(const OpRun& run,
   const bool fits = heads.key_cache.dtype() == call.x.dtype() && !heads.q_norm.defined() &&
                     !heads.k_norm.defined() && heads.q_out.size(2) % (kParts * kPanelColumns) == 0;
   if (!machine.is_streamed || kernels.own_rows_rope_kv_write == nullptr || !fits ||
-      !call.has_elements() || !fits_own_rows(call, kParts)) {
+      !call.prepares_rows() || !fits_own_rows(call, kParts)) {
     return false;
   }
   PackedLinearArguments arguments = arguments_of(call);

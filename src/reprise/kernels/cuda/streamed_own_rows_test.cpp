@@ -45,6 +45,9 @@ class StreamedOwnRows : public StreamedWeights {
                                         OwnRowsCase{OpCode::linear_rope_kv_write},
                                         OwnRowsCase{OpCode::linear_rope_kv_write, true}};
 
+  static bool is_float(const Tensor& weight) {
+    return weight.layout().family == WeightFamily::float_panels;
+  }
   static bool is_int8(const Tensor& weight) {
     return weight.layout().family == WeightFamily::int8_panels;
   }
@@ -117,6 +120,7 @@ class StreamedOwnRows : public StreamedWeights {
     OpAttributes attributes;
     attributes.epsilon = kEpsilon;
     const Tensor rows = norm.defined() ? run(OpCode::rms_norm, {x, norm}, attributes) : x;
+    if (is_float(weight)) return {rows, {}};
     if (!is_int8(weight)) return {quantized(rows), {}};
     attributes.type.dtype = DType::i8;
     std::array<Tensor, 2> outputs;
@@ -166,6 +170,7 @@ class StreamedOwnRows : public StreamedWeights {
   }
   void expect_all(const Tensor& weight, int64_t rows) {
     for (const OwnRowsCase& of : kCases) {
+      if (is_float(weight) && !of.has_norm) continue;  // these rows stay elements
       if (of.code == OpCode::linear_rope_kv_write && weight.size(0) % head_dim_ != 0) continue;
       if (of.code == OpCode::linear_silu_and_mul && weight.size(0) % 32 != 0) continue;
       expect_bits(of, random({rows, weight.size(1)}), weight, true);
@@ -185,6 +190,13 @@ TEST_P(StreamedOwnRows, have_the_bits_of_the_ops_one_after_the_other_in_every_co
     if (HasFailure()) return;
   }
   for (const int64_t rows : {1, 3}) expect_all(int8s(192, 1152), rows);
+  for (const PanelFormat codec : {PanelFormat::f8e4m3_rows,
+                                  PanelFormat::f8e4m3_g128,
+                                  PanelFormat::f8e5m2_rows,
+                                  PanelFormat::f8e5m2_g128,
+                                  PanelFormat::f4_g64}) {
+    for (const int64_t rows : {1, 4}) expect_all(floats(codec, 192, 1152), rows);
+  }
 }
 
 TEST_P(StreamedOwnRows, have_the_bits_of_the_ops_one_after_the_other_at_every_edge_of_the_depth) {
@@ -196,6 +208,9 @@ TEST_P(StreamedOwnRows, have_the_bits_of_the_ops_one_after_the_other_at_every_ed
       expect_all(weight, rows, {OpCode::linear_rope_kv_write, true});
       expect_all(weight, rows, {OpCode::linear_add});
       expect_all(int8s(192, depth), rows, {OpCode::linear_silu_and_mul, true});
+      if (rows * depth > 8192) continue;
+      const Tensor floating = floats(PanelFormat::f8e4m3_rows, 192, depth);
+      expect_all(floating, rows, {OpCode::linear_rope_kv_write, true});
     }
     if (HasFailure()) return;
   }
@@ -266,6 +281,8 @@ TEST_P(StreamedOwnRows, are_quantised_before_where_no_kernel_can_do_it) {
   EXPECT_EQ(functions_of(Kernel::streamed, x, small),
             (Names{quantisation, "reprise_packed_streamed_linear_few"}));
   for (const OwnRowsCase& of : kCases) expect_bits(of, random({6, 256}), int8s(192, 256), false);
+  const Tensor floating = floats(PanelFormat::f8e4m3_rows, 192, 256);
+  for (const OwnRowsCase& of : kCases) expect_bits(of, random({6, 256}), floating, false);
 }
 
 TEST_P(StreamedOwnRows, with_norms_of_heads_take_a_launch_for_the_heads) {
@@ -325,9 +342,11 @@ TEST_P(StreamedOwnRows, compute_only_the_rows_that_are_wanted_when_they_run) {
 
 TEST_P(StreamedOwnRows, have_the_same_bits_in_every_order_of_threads_and_copies) {
   if (machine_.is_real()) GTEST_SKIP() << "a GPU chooses its order itself";
-  for (const Tensor& weight : {blocks(PanelFormat::int4_g128, 576, 1664), int8s(576, 1664)}) {
-    const Tensor x = random({3, 1664});
-    const Tensor norm = random({1664});
+  for (const Tensor& weight : {blocks(PanelFormat::int4_g128, 576, 1664),
+                               int8s(576, 1664),
+                               floats(PanelFormat::f4_g64, 576, 1152)}) {
+    const Tensor x = random({3, weight.size(1)});
+    const Tensor norm = random({weight.size(1)});
     for (const OwnRowsCase& of : {OwnRowsCase{OpCode::linear},
                                   OwnRowsCase{OpCode::linear_silu_and_mul, true},
                                   OwnRowsCase{OpCode::linear_rope_kv_write, true}}) {
@@ -346,7 +365,9 @@ TEST_P(StreamedOwnRows, are_read_only_when_the_kernels_ahead_are_done) {
   if (machine_.is_real()) GTEST_SKIP() << "a GPU does not tell what a kernel touches";
   const ProductChoice streamed{.kernel = Kernel::streamed};
   const ForcedChoice forced(executor_.choices(), streamed);
-  for (const Tensor& weight : {blocks(PanelFormat::int4_g128, 192, 1152), int8s(192, 1152)}) {
+  for (const Tensor& weight : {blocks(PanelFormat::int4_g128, 192, 1152),
+                               int8s(192, 1152),
+                               floats(PanelFormat::f8e4m3_g128, 192, 1152)}) {
     for (const int64_t rows : {1, 4}) {
       const Tensor x = random({rows, 1152});
       const Tensor norm = random({1152});
@@ -381,7 +402,8 @@ TEST_P(StreamedOwnRows, copy_nothing_behind_the_ends_of_weights_and_rows) {
   for (const Tensor& weight : {blocks(PanelFormat::int4_g128, 192, 1152),
                                blocks(PanelFormat::q8_0, 192, 1120),
                                blocks(PanelFormat::q6_k, 192, 1280),
-                               int8s(192, 1120)}) {
+                               int8s(192, 1120),
+                               floats(PanelFormat::f8e5m2_rows, 192, 1120)}) {
     const Tensor far = guarded(weight);
     for (const OwnRowsCase& of : kCases) {
       const Tensor x = guarded(random({3, weight.size(1)}));
