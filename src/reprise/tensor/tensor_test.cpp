@@ -389,7 +389,7 @@ TEST(WeightLayout, says_how_many_bytes_a_matrix_has) {
   EXPECT_EQ(layout_of(PanelFormat::f8e4m3_g128, 256).group(256), 128);
 }
 
-TEST_F(Ops, take_the_activations_that_the_layout_of_a_weight_asks_for) {
+TEST_F(Ops, take_elements_or_the_activations_that_the_layout_of_a_weight_asks_for) {
   const Tensor x = f({5, 64});
   const Tensor codes = f({5, 64}, DType::i8);
   const Tensor blocks = f({5, 80}, DType::i8);
@@ -403,7 +403,7 @@ TEST_F(Ops, take_the_activations_that_the_layout_of_a_weight_asks_for) {
   for (size_t w = 0; w < weights.size(); ++w) {
     for (size_t a = 0; a < activations.size(); ++a) {
       const auto& [rows, scale] = activations[a];
-      if (w == a) {
+      if (w == a || a == 0) {
         EXPECT_EQ(ops::linear(rows, weights[w], none, scale).type(), f({5, 32}).type());
       } else {
         EXPECT_THROW((void)ops::linear(rows, weights[w], none, scale), ShapeError) << w << a;
@@ -411,6 +411,7 @@ TEST_F(Ops, take_the_activations_that_the_layout_of_a_weight_asks_for) {
     }
   }
   EXPECT_THROW((void)ops::linear(codes, weights[1], none), ShapeError) << "without scales";
+  EXPECT_THROW((void)ops::linear(x, weights[1], none, scales), ShapeError) << "scales of elements";
   EXPECT_THROW((void)ops::linear(f({5, 40}, DType::i8), weights[2], none), ShapeError) << "short";
 }
 
