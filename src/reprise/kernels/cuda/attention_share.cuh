@@ -79,7 +79,7 @@ REPRISE_DEVICE RequestWork request_work(const CudaAttentionArguments& arguments,
 struct WorkSum {
   uint64_t both = 0;
 
-  REPRISE_DEVICE WorkSum() = default;
+  WorkSum() = default;
   explicit REPRISE_DEVICE WorkSum(const RequestWork& work)
       : both((static_cast<uint64_t>(work.units()) << 32) |
              static_cast<uint64_t>(work.partial_rows())) {}
