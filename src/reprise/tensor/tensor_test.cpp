@@ -237,7 +237,7 @@ TEST_F(Ops, refuse_caches_that_do_not_fit) {
   const Tensor q = f({5, 4, 8});
   const ops::AttentionArguments fitting = {i({4}), i({3}), i({3, 2})};
   const auto attend =
-      [&](const Tensor& query, const Tensor& keys, ops::AttentionArguments arguments) {
+      [&](const Tensor& query, const Tensor& keys, const ops::AttentionArguments& arguments) {
         ops::attention(query, keys, keys, arguments, query);
       };
   EXPECT_NO_THROW(attend(q, cache, fitting));
@@ -301,9 +301,9 @@ TEST_F(Ops, infer_sizes_that_are_sums_and_products) {
         f({5, 32}), f({rows_of_weight, 32}), {}, i({5}), table, cache, cache, i({5}), {}, {}, {}};
     return infer_output_types({OpCode::linear_rope_kv_write, {.length = 4}}, in, types);
   };
-  EXPECT_EQ(infer((4 + 2 * 2) * 8), 1U);
+  EXPECT_EQ(infer(int64_t{4 + 2 * 2} * 8), 1U);
   EXPECT_EQ(types[0], f({5, 4, 8}).type());
-  EXPECT_THROW(infer((3 + 2 * 2) * 8), ShapeError);
+  EXPECT_THROW(infer(int64_t{3 + 2 * 2} * 8), ShapeError);
 
   const std::array<Tensor, 1> x = {f({6, 8})};
   infer_output_types({OpCode::reduce_scatter, {.ranks = 3}}, x, types);

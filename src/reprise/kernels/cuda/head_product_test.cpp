@@ -73,7 +73,8 @@ TEST_P(CudaHeadProducts, give_a_row_the_same_bits_in_every_batch) {
   const size_t row_bytes = all.type().bytes() / 140;
   for (const int64_t rows : {1, 16, 20, 33, 70}) {
     const Tensor some =
-        run(OpCode::head_linear, {x.with_layout({rows, 2, 200}, {400, 200, 1}, 60 * 400), weight});
+        run(OpCode::head_linear,
+            {x.with_layout({rows, 2, 200}, {400, 200, 1}, int64_t{60} * 400), weight});
     EXPECT_EQ(std::memcmp(some.data(),
                           all.data_as<std::byte>() + 60 * row_bytes,
                           static_cast<size_t>(rows) * row_bytes),

@@ -51,7 +51,7 @@ class StreamedOwnRows : public StreamedWeights {
   static bool is_int8(const Tensor& weight) {
     return weight.layout().family == WeightFamily::int8_panels;
   }
-  OpAttributes attributes_of(OpCode code, int64_t heads) const {
+  [[nodiscard]] OpAttributes attributes_of(OpCode code, int64_t heads) const {
     OpAttributes attributes;
     attributes.epsilon = kEpsilon;
     if (code == OpCode::linear_rope_kv_write) attributes.length = heads;
