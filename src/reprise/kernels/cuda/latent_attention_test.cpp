@@ -196,9 +196,9 @@ TEST_P(CudaLatentBits, have_fewer_parts_if_these_do_not_fit_into_the_workspace) 
   make_text(2300, 16);
   CudaExecutor small(*stream_, *pool_, {.num_multiprocessors = 1});
   CudaExecutor large(*stream_, *pool_, {.num_multiprocessors = 1, .partial_rows = 40000});
-  // Nine parts of each request.
+  constexpr int64_t kRowsOfRequest = 144;  // nine parts of sixteen rows
   const int64_t rows = most_prefill_partial_rows(1) * kPartialRowFloats / latent_part_floats(512);
-  const std::vector<Request> batch(static_cast<size_t>(rows / int64_t{9 * 16} + 1), {1, 2300});
+  const std::vector<Request> batch(static_cast<size_t>(rows / kRowsOfRequest + 1), {1, 2300});
   const Tensor halved = attend(batch, small);
   const Tensor whole = attend(batch, large);
   EXPECT_TRUE(same(attend({{1, 2300}}, small), 0, whole, 0, 1));
