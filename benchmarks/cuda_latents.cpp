@@ -134,8 +134,9 @@ void measure_latents(const Gpu& gpu, RowLog& log) {
     const double once = time_latents(gpu, batch, LatentKernels::on_tensor_cores);
     const double plain = time_latents(gpu, batch, LatentKernels::plain);
     // A token of a prompt sees half of the step's tokens on average.
-    const double seen = batch.context - (batch.tokens - 1) / 2.0;
-    const double pairs = seen * batch.heads * batch.requests * batch.tokens;
+    const double seen =
+        static_cast<double>(batch.context) - static_cast<double>(batch.tokens - 1) / 2;
+    const double pairs = seen * static_cast<double>(batch.heads * batch.requests * batch.tokens);
     log.add("latent_attention",
             {{"heads", batch.heads},
              {"requests", batch.requests},
