@@ -258,8 +258,8 @@ class Grid {
                      alive_[0]->copies.describe());
       if (!run_warp(turn)) continue;
       if (is_mixed_ && random_() % steps_per_change_ == 0) {
-        turn.warp->priority =
-            turn.warp->priority / kStraggler * kStraggler + random_() % kStraggler;
+        turn.warp->priority = turn.warp->priority / kStraggler * kStraggler +
+                              static_cast<uint32_t>(random_() % kStraggler);
       }
       return;
     }

@@ -239,7 +239,10 @@ class LinearFuser {
       fused.attributes.length = heads;
     }
     std::optional<size_t> quantisation;
-    if (rows == Rows::quantised_inside && !(quantisation = take_quantisation(fused))) return false;
+    if (rows == Rows::quantised_inside) {
+      quantisation = take_quantisation(fused);
+      if (!quantisation) return false;
+    }
     const bool loses = !quantisation && loses_operand(before, fused);
     if (loses || (has_kernel_ && !has_kernel_(program_, fused))) return false;
     node = std::move(fused);

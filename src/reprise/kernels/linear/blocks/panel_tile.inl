@@ -492,6 +492,19 @@ constexpr PanelFormat kFormatsOfKinds[] = {PanelFormat::q8_0,
                                            PanelFormat::nvfp4};
 constexpr int kNumKinds = sizeof(kFormatsOfKinds) / sizeof(kFormatsOfKinds[0]);
 
+constexpr bool have_all_formats_a_kind(int64_t rows) {
+  for (int i = 0; i < kNumPanelFormats; ++i) {
+    const TileKind kind = without_offset(tile_kind(static_cast<PanelFormat>(i), rows));
+    bool is_found = false;
+    for (PanelFormat format : kFormatsOfKinds) {
+      is_found = is_found || without_offset(tile_kind(format, rows)) == kind;
+    }
+    if (!is_found) return false;
+  }
+  return true;
+}
+static_assert(have_all_formats_a_kind(1) && have_all_formats_a_kind(kFewestDividedRows));
+
 template <int64_t kRowsOfBatch>
 inline void panel_tiles_of_kind(const UnpackedPanel* const* panels,
                                 const TileKind& kind,
