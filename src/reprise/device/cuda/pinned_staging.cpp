@@ -1,13 +1,10 @@
 #include "reprise/device/cuda/pinned_staging.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <system_error>
 #include <thread>
-#include <vector>
+
+#include "reprise/base/part_queue.h"
 
 namespace reprise::device::cuda {
 
@@ -49,11 +46,8 @@ PinnedStaging::Slot& PinnedStaging::next_slot() {
   return slot;
 }
 
-void PinnedStaging::upload_part(Slot& slot,
-                                CUdeviceptr destination,
-                                const std::byte* source,
-                                size_t bytes,
-                                CUstream stream) {
+void PinnedStaging::upload_part(
+    Slot& slot, CUdeviceptr destination, const std::byte* source, size_t bytes, CUstream stream) {
   prepare(slot);
   const DriverApi& api = driver_->bound();
   std::memcpy(slot.data, source, bytes);
@@ -77,37 +71,19 @@ void PinnedStaging::upload_on_threads(CUdeviceptr destination,
                                       const std::byte* source,
                                       size_t bytes,
                                       CUstream stream) {
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr error;  // guarded by mutex
   // Each thread has its own slot.
-  const auto take_parts = [&](Slot& slot) noexcept {
-    try {
-      for (size_t begin = next.fetch_add(kSlotBytes); begin < bytes;
-           begin = next.fetch_add(kSlotBytes)) {
-        const size_t part = std::min(kSlotBytes, bytes - begin);
-        upload_part(slot, destination + begin, source + begin, part, stream);
-      }
-    } catch (...) {
-      next = bytes;  // the others stop after their part
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-    }
+  const PartQueue::RunPart upload_one = [&](int64_t part, int64_t thread) {
+    const size_t begin = static_cast<size_t>(part) * kSlotBytes;
+    upload_part(slots_[static_cast<size_t>(thread)],
+                destination + begin,
+                source + begin,
+                std::min(kSlotBytes, bytes - begin),
+                stream);
   };
-  {
-    const size_t num_threads =
-        std::min<size_t>(kSlots, std::max(std::thread::hardware_concurrency(), 1U));
-    std::vector<std::jthread> helpers;
-    try {
-      for (size_t i = 1; i < num_threads; ++i) {
-        helpers.emplace_back([&take_parts, &slot = slots_[i]] { take_parts(slot); });
-      }
-    } catch (const std::system_error&) {
-      // The system allows no more threads, so there are fewer.
-    }
-    take_parts(slots_[0]);
-  }
-  if (error) std::rethrow_exception(error);
+  PartQueue queue(static_cast<int64_t>((bytes + kSlotBytes - 1) / kSlotBytes), upload_one);
+  const size_t num_cores = std::max(std::thread::hardware_concurrency(), 1U);
+  queue.run_on_threads(static_cast<int64_t>(std::min(kSlots, num_cores)));
+  queue.rethrow();
 }
 
 void PinnedStaging::download(std::byte* destination,
