@@ -4,6 +4,7 @@
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/head_product_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/linear/linear.h"
 
 namespace reprise::kernels::cuda {
 namespace {
@@ -28,27 +29,10 @@ bool launch_head_product(const OpRun& run) {
   if (!fit_tensor_cores(x, weight) || !out.is_dense()) {
     return cpu_launches()[static_cast<size_t>(OpCode::head_linear)](run);
   }
-  const int64_t rows = x.size(0);
-  const bool is_wide = rows > kMostNarrowHeadRows;
+  const bool is_wide = x.size(0) > kMostNarrowHeadRows;
   const HeadTile& tile = is_wide ? kWideHeadTile : kNarrowHeadTile;
-  const int64_t columns = weight.size(1);
-  const HeadLinearArguments arguments = {
-      .first_head = {.x = x.data(),
-                     .weight = weight.data(),
-                     .bias = nullptr,
-                     .out = out.data(),
-                     .num_rows = nullptr,
-                     .x_stride = x.stride(0),
-                     .rows = rows,
-                     .columns = columns,
-                     .depth = x.size(2),
-                     .rows_per_block = tile.rows(),
-                     .columns_per_block = tile.columns()},
-      .heads = x.size(1),
-      .x_head_stride = x.stride(1),
-      .blocks_per_head =
-          ceil_div(rows, int64_t{tile.rows()}) * ceil_div(columns, int64_t{tile.columns()}),
-  };
+  const HeadLinearArguments arguments =
+      head_linear_arguments(x, weight, out, tile.rows(), tile.columns());
   const HeadProductKernels kernels = head_product_kernels(x.dtype());
   return launch(run.stream,
                 is_wide ? *kernels.wide : *kernels.narrow,

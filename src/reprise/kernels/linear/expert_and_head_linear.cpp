@@ -114,32 +114,39 @@ bool launch_expert_linear(const OpRun& run) {
       run.stream, run.kernels, in["x"], in["weight"], in["bias"], in["experts"], run.out[0]);
 }
 
+HeadLinearArguments head_linear_arguments(const Tensor& x,
+                                          const Tensor& weight,
+                                          const Tensor& out,
+                                          int rows_per_block,
+                                          int columns_per_block) {
+  require_dense_rows(x, "head_linear");
+  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "head_linear: weight and out must be dense");
+  const int64_t rows = x.size(0);
+  const int64_t columns = weight.size(1);
+  return {.first_head = {.x = x.data(),
+                         .weight = weight.data(),
+                         .bias = nullptr,
+                         .out = out.data(),
+                         .num_rows = nullptr,
+                         .x_stride = x.stride(0),
+                         .rows = rows,
+                         .columns = columns,
+                         .depth = x.size(2),
+                         .rows_per_block = rows_per_block,
+                         .columns_per_block = columns_per_block},
+          .heads = x.size(1),
+          .x_head_stride = x.stride(1),
+          .blocks_per_head = ceil_div(rows, int64_t{rows_per_block}) *
+                             ceil_div(columns, int64_t{columns_per_block})};
+}
+
 bool launch_head_linear(device::Stream& stream,
                         const KernelTable& kernels,
                         const Tensor& x,
                         const Tensor& weight,
                         const Tensor& out) {
-  require_dense_rows(x, "head_linear");
-  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "head_linear: weight and out must be dense");
-  const int64_t rows = x.size(0);
-  const int64_t columns = weight.size(1);
-  const HeadLinearArguments arguments = {
-      .first_head = {.x = x.data(),
-                     .weight = weight.data(),
-                     .bias = nullptr,
-                     .out = out.data(),
-                     .num_rows = nullptr,
-                     .x_stride = x.stride(0),
-                     .rows = rows,
-                     .columns = columns,
-                     .depth = x.size(2),
-                     .rows_per_block = kMaxLinearTileRows,
-                     .columns_per_block = kMaxLinearTileColumns},
-      .heads = x.size(1),
-      .x_head_stride = x.stride(1),
-      .blocks_per_head =
-          ceil_div(rows, kMaxLinearTileRows) * ceil_div(columns, kMaxLinearTileColumns),
-  };
+  const HeadLinearArguments arguments =
+      head_linear_arguments(x, weight, out, kMaxLinearTileRows, kMaxLinearTileColumns);
   return launch(stream,
                 kernel_for(kernels.head_linear, x.dtype()),
                 static_cast<uint32_t>(arguments.heads * arguments.blocks_per_head),

@@ -77,6 +77,14 @@ bool launch_head_linear(device::Stream& stream,
                         const Tensor& weight,  // [heads, columns, depth], dense
                         const Tensor& out);    // [num_tokens, heads, columns]
 
+/// The arguments of such a product, whose blocks have so many rows and columns at most. Borrows the
+/// memory of the tensors.
+[[nodiscard]] HeadLinearArguments head_linear_arguments(const Tensor& x,
+                                                        const Tensor& weight,
+                                                        const Tensor& out,
+                                                        int rows_per_block,
+                                                        int columns_per_block);
+
 struct ScaledLinearCall {
   const Tensor& x;             // int8 or float8 [num_tokens, in_features], rows may be strided
   const Tensor& scale;         // float32[num_tokens], or [1]
