@@ -152,7 +152,7 @@ class CardModel(unittest.TestCase):
         streamed = model.PRODUCTS["streamed-own-rows"]
         self.assertAlmostEqual(streamed.us(1, 896, 896, 67 / 128, 40, own_rows_us=0.5), 2.0 + 0.5 + 0.2)
         self.assertAlmostEqual(streamed.us(1, 37888, 3584, 34 / 32, 1, own_rows_us=0.5), 37888 * 3584 * 34 / 32 / 1e6 / 4.58 + 0.2)
-        # Of the long rows only two fit; of five and more rows none are quantised by the product.
+        # Shared memory holds two of the long rows. With five rows or more, no product quantises rows itself.
         quantise = [nodes("streamed-own-rows", requests)["quantise"][0] / 28 for requests in (1, 2, 3, 4, 5)]
         self.assertEqual(quantise, [0, 0, 1, 1, 5])
         self.assertEqual(step("streamed-own-rows", 5), step("streamed", 5))

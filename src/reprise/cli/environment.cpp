@@ -162,8 +162,8 @@ constexpr std::array kVariables = {
              "allow-long-max-model-len",
              number_to_switch},
     Variable{"VLLM_BATCH_INVARIANT",
-             "0 is --no-batch-invariant, 1 is --batch-invariant, the default on CPUs, except for packed "
-             "weights on AMX.",
+             "0 is --no-batch-invariant, 1 is --batch-invariant, the default on CPUs, except for "
+             "packed weights on AMX.",
              "batch-invariant",
              switch_unless_empty},
     Variable{"VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE",

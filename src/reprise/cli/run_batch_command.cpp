@@ -140,7 +140,7 @@ class BatchRun {
   BatchRun(server::LocalApi& api, const BatchArguments& arguments, int32_t num_in_flight)
       : api_(&api),
         reader_(arguments.input_file),
-        // What a shell's >> has kept of a file stays.
+        // Standard output may be a file that the shell opened with >>. Its content must stay.
         output_(arguments.output_file,
                 arguments.output_file == kStandardOutput ? std::ios::binary | std::ios::app
                                                          : std::ios::binary | std::ios::trunc),

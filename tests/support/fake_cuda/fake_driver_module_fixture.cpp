@@ -82,7 +82,8 @@ CUresult func_get_attribute(int* value, CUfunction_attribute attribute, CUfuncti
 CUresult func_set_attribute(CUfunction, CUfunction_attribute attribute, int value) {
   REPRISE_FAKE_ENTER("cuFuncSetAttribute");
   const bool is_share = attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;  // percent
-  return value <= (is_share ? 100 : fake->block_shared_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return value <= (is_share ? 100 : fake->block_shared_bytes) ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult func_get_name(const char** name, CUfunction function) {

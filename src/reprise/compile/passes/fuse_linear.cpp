@@ -90,7 +90,8 @@ class LinearFuser {
         num_rewrites += fuse_heads(kHeads, node, Rows::quantised_inside) ? 1 : 0;
       }
     }
-    // Of a product whose result is quantised for one other product, only the result changes here.
+    // Where a product quantises its own result for one other product, it gives elements from here
+    // on, and the loop below lets the other product quantise them.
     for (Node& node : program_.nodes) num_rewrites += leave_to_user(node) ? 1 : 0;
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       Node& node = program_.nodes[i];

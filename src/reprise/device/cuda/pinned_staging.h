@@ -38,11 +38,8 @@ class PinnedStaging {
   void allocate(Slot& slot);
   /// Waits until the slot may be written again.
   void prepare(Slot& slot);
-  void upload_part(Slot& slot,
-                   CUdeviceptr destination,
-                   const std::byte* source,
-                   size_t bytes,
-                   CUstream stream);
+  void upload_part(
+      Slot& slot, CUdeviceptr destination, const std::byte* source, size_t bytes, CUstream stream);
   void upload_on_threads(CUdeviceptr destination,
                          const std::byte* source,
                          size_t bytes,

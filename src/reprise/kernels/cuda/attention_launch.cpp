@@ -104,7 +104,8 @@ const FlashInferDecode* planned_flashinfer(std::span<const FlashInferDecode> ker
   return found == kernels.end() ? nullptr : &*found;
 }
 
-/// The kernels for this latent attention. nullptrs: there are none, or this is no such call.
+/// The kernels for this latent attention. Its pointers are null if the call is not latent
+/// attention, or none of the kernels can compute it.
 LatentKernel latent_kernel(const AttentionCall& call) {
   const bool is_usual = call.key_cache.data() == call.value_cache.data() &&
                         call.key_cache.size(1) == 1 && call.sliding_window == 0 &&

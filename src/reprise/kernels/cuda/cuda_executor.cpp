@@ -211,7 +211,7 @@ bool CudaExecutor::launch_product(const OpRun& run) {
   const Tensor none;
   const Tensor& last = run.in.back();
   const bool has_norm = has_norm_of_rows(run);
-  // Of packed weights, launch_packed_linear() decides how the norm is computed.
+  // For packed weights launch_packed_linear() decides whether the norm is a launch of its own.
   const bool can_norm = is_packed || can_norm_first(run.in[0], weight, last);
   if (has_norm && !can_norm) return launch_norm_apart(run);
   if (is_packed && run.call.code != OpCode::linear_rope_kv_write) return launch_packed(run);

@@ -89,7 +89,8 @@
     kStreamedThreads,                                                               \
     kStreamedSharedBytes,                                                           \
     streamed_packed_linear<Form, Epilogue::silu_and_mul, TileRows::rows, RowSource::block>)
-// Of smaller floats only the norm is computed.
+// With float8 and four-bit floats, rows stay elements: these kernels norm them and quantise
+// nothing.
 #define REPRISE_CUDA_STREAMED_FLOAT_PANELS(X, type, T)                         \
   REPRISE_CUDA_STREAMED_PACKED(X, float8_##type, Float8Form<T>, eight)         \
   REPRISE_CUDA_STREAMED_PACKED(X, float4_##type, Float4Form<T>, eight)         \

@@ -267,7 +267,7 @@ TEST_P(CudaPacked, quantises_blocks_without_a_number_or_with_tiny_ones) {
   for (int64_t i = 0; i < 128; ++i) set_element(x, i % 3 == 0 ? 0.0 : -1.0, 0, i);
   set_element(x, std::numeric_limits<double>::infinity(), 0, 5);
   set_element(x, std::nan(""), 0, 32 + 20);
-  // 127 over the largest magnitude is no number in float32.
+  // 127 divided by the largest magnitude overflows float32.
   const bool has_tiny = dtype() != DType::f16;
   for (int64_t i = 64; i < 96 && has_tiny; ++i) set_element(x, i % 3 == 0 ? 0.0 : -2e-39, 0, i);
   const Tensor q = quantized(x);

@@ -33,7 +33,7 @@ struct EightCodes {
       sum = add_codes(words[i / 4], sum);
     }
   }
-  /// A NaN or an infinity gets the code 0; the scale of its block is no number.
+  /// For values that are not finite too: they get the code 0, and the scale is not finite either.
   REPRISE_DEVICE void find_any(const float (&values)[kColumns], float inverse) {
     for (int i = 0; i < kColumns; ++i) {
       float code = nearest(values[i] * inverse);

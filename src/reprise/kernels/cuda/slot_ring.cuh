@@ -80,8 +80,8 @@ struct SlotCursor {
 /// Starts all copies of a block. All lanes of one warp run it and have the same values, so that the
 /// compiler keeps addresses in the registers from which bulk copies take them. `Copies` has
 ///
-///   kHasRows              whether slots have rows of x; otherwise there is no rows()
-///   begin_tile(tile)      what follows is for this tile, which may be behind the last one
+///   kHasRows              whether slots hold rows of x beside weights; without them there is no
+///   rows() begin_tile(tile)      what follows is for this tile, which may be behind the last one
 ///   weights(cursor)       copies to a slot what no kernel writes, and arrives once
 ///   rows(cursor, limit)   copies `limit` rows of x to it, and arrives once
 template <typename Copies>

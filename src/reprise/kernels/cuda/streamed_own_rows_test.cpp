@@ -29,7 +29,8 @@ struct OwnRowsCase {
 
 class StreamedOwnRows : public StreamedWeights {
  protected:
-  /// What follows x and the weight: the operands of a call without its norm, and its caches.
+  /// The operands of a call after x and the weight, without its norm, and the caches that it
+  /// writes.
   struct Rest {
     std::vector<Tensor> operands;
     std::vector<Tensor> caches;
