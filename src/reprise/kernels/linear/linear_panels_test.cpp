@@ -74,7 +74,7 @@ TEST_P(LinearPanels, give_a_row_the_same_bits_in_every_batch) {
 // There are more rows and columns than a worker multiplies together, and a depth of several chunks.
 TEST_P(LinearPanels, give_a_row_the_same_bits_in_batches_that_are_cut) {
   for (const auto& [rows, columns, depth] :
-       {std::array<int64_t, 3>{290, 288, 600}, {70, 32, 600}, {256, 16, 2082}}) {
+       {std::array<int64_t, 3>{290, 288, 600}, {70, 32, 600}, {256, 112, 2082}}) {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << depth);
     const Tensor x = random({rows, depth});
     const Tensor weight = in_panels(random({columns, depth}));

@@ -51,3 +51,18 @@ inline TileShapes product_shapes(int64_t rows) {
   for (int t : {kColumns0, kColumns1}) shapes.set(t, kTileHeight, kTileRowBytes);
   return shapes;
 }
+
+// The tiles of a product of up to 16 rows with 64 columns: four tiles of sums, 0 to 3. The A tile
+// is used with four B tiles.
+constexpr int64_t kQuadPanels = 4;
+constexpr int kQuadRows = 4;
+constexpr int kQuadColumns0 = 6;
+constexpr int kQuadColumns1 = 7;
+
+/// Shapes of these tiles for 1 to 16 rows.
+inline TileShapes quad_shapes(int64_t rows) {
+  TileShapes shapes;
+  for (int t : {0, 1, 2, 3, kQuadRows}) shapes.set(t, static_cast<int>(rows), kTileRowBytes);
+  for (int t : {kQuadColumns0, kQuadColumns1}) shapes.set(t, kTileHeight, kTileRowBytes);
+  return shapes;
+}

@@ -12,8 +12,9 @@ constexpr int64_t kLeastRowsInBf16 = 24;
 constexpr int kMostPanelGroups = 7;
 constexpr int64_t kMostGroupedPanels = int64_t{kMostPanelGroups} * kMaxPanelSlots;
 // The most rows of a block of the grid, after padding that makes all groups of rows equally large.
-constexpr int64_t kMostPaddedRows = kMaxPanelTileRows + kMaxPanelTileRows / kGroupRows;
+constexpr int64_t kMostPaddedRows = kMaxPanelTileRows + kMaxPanelTileRows / kTileHeight;
 constexpr int64_t kStretchElements = kChunkBlocks * kPanelBlock;
+constexpr int64_t kTileWeights = kTileDepth * kPanelColumns;
 // The distance of dequantised rows includes this padding, so that the rows of a tile are in
 // different cache sets.
 constexpr int64_t kRowPadding = kPanelBlock;
@@ -56,7 +57,7 @@ REPRISE_INLINE const uint8_t* dequantize_super_block(const uint8_t* panel, BFloa
 template <PanelFormat kFormat>
 inline void dequantize_panels(const uint8_t* const (&panels)[2],
                               int64_t blocks,
-                              BFloat16 (&to)[2][kChunkBlocks * kPanelBlock * kPanelColumns]) {
+                              BFloat16 (*to)[kChunkBlocks * kTileWeights]) {
   constexpr int64_t kSuperBlocks = PanelUnpacker<kFormat>::kLayout.super_blocks;
   const uint8_t* left = panels[0];
   const uint8_t* right = panels[1];
@@ -90,7 +91,11 @@ class Bf16Products {
     for (int64_t begin = 0; begin < blocks_; begin += blocks_at_once_) {
       const int64_t end = min_of(blocks_, begin + blocks_at_once_);
       dequantize_rows(begin, end - begin);
-      for (int p = 0; p < num_panels_; p += 2) multiply(p, begin, end);
+      if (row_groups_ == 1) {
+        for (int p = 0; p < num_panels_; p += 2) multiply_pair(p, begin, end);
+      } else {
+        for (int p = 0; p < num_panels_; p += 4) multiply_four(p, begin, end);
+      }
     }
     for (int g = 0; g < num_groups; ++g) {
       for (int64_t r = 0; r < rows; ++r) store_row(groups[g], row + r, sums_of(g, r));
@@ -104,19 +109,19 @@ class Bf16Products {
   };
 
   /// Divides the rows into groups of equal size, so that all have the same tile shapes. Zeros fill
-  /// the last group.
+  /// the last group. One group has up to two tiles of rows; of several, each has one, and they
+  /// share a stretch of four panels in the first cache level, as in many_row_tiles.inl.
   void set_rows(const BlockLinearArguments& a, int64_t row, int64_t rows) {
     x_ = a.x + row * a.blocks;
     blocks_ = a.blocks;
     rows_ = rows;
-    row_groups_ = ceil_div(rows, kGroupRows);
+    row_groups_ = rows <= kGroupRows ? 1 : ceil_div(rows, int64_t{kTileHeight});
     group_rows_ = ceil_div(rows, row_groups_);
-    has_second_ = group_rows_ > kTileHeight;
     // With one group, the weights are one long stream, and the rows of a long stretch fit into the
     // buffer.
     const int64_t fitting = kMostRowElements / (row_groups_ * group_rows_) - kRowPadding;
     blocks_at_once_ = max_of(1, fitting / kStretchElements) * kChunkBlocks;
-    tiles_.configure(product_shapes(group_rows_));
+    tiles_.configure(row_groups_ == 1 ? product_shapes(group_rows_) : quad_shapes(group_rows_));
   }
 
   void dequantize_rows(int64_t begin, int64_t blocks) {
@@ -134,47 +139,95 @@ class Bf16Products {
     }
   }
 
-  /// Multiplies blocks [begin, end) of panels p and p + 1 with all rows. The last panel may have no
-  /// partner.
-  void multiply(int p, int64_t begin, int64_t end) {
-    const bool has_partner = p + 1 < num_panels_;
+  /// Multiplies blocks [begin, end) of panels p and p + 1 with the only group of rows. The sums
+  /// stay in tiles. The last panel may have no partner.
+  void multiply_pair(int p, int64_t begin, int64_t end) {
+    float* const left = panels_[p].sums;
+    float* const right = p + 1 < num_panels_ ? panels_[p + 1].sums : nullptr;
+    if (begin == 0) {
+      clear_sums();
+    } else {
+      load_sums(left, right);
+    }
     for (int64_t from = begin; from < end; from += kChunkBlocks) {
       const int64_t blocks = min_of(kChunkBlocks, end - from);
-      dequantize(p, from, blocks);
+      dequantize(p, from, blocks, weights_);
+      const BFloat16* x = rows_of_x_ + (from - begin) * kPanelBlock;
+      if (group_rows_ > kTileHeight) {
+        add_tiles<true>(x, blocks);
+      } else {
+        add_tiles<false>(x, blocks);
+      }
+    }
+    store_sums(left, right);
+  }
+
+  /// Multiplies blocks [begin, end) of panels p to p + 3 with all groups of rows. The last panels
+  /// may be fewer.
+  void multiply_four(int p, int64_t begin, int64_t end) {
+    const int count = min_of(4, num_panels_ - p);
+    for (int64_t from = begin; from < end; from += kChunkBlocks) {
+      const int64_t blocks = min_of(kChunkBlocks, end - from);
+      for (int i = 0; i < count; i += 2) dequantize(p + i, from, blocks, weights_ + i);
       for (int64_t g = 0; g < row_groups_; ++g) {
-        float* left = panels_[p].sums + g * group_rows_ * kGroupSumStride;
-        float* right =
-            has_partner ? panels_[p + 1].sums + g * group_rows_ * kGroupSumStride : nullptr;
-        if (from == 0) clear_sums();
-        // With one group the sums stay in the tiles.
-        if (from > 0 && (row_groups_ > 1 || from == begin)) load_sums(left, right);
         const BFloat16* x = rows_of_x_ + g * group_rows_ * x_stride_ + (from - begin) * kPanelBlock;
-        if (has_second_) {
-          add_tiles<true>(x, blocks);
+        if (count <= 2) {
+          add_to_sums<2>(p, g, x, blocks, from == 0);
         } else {
-          add_tiles<false>(x, blocks);
+          add_to_sums<4>(p, g, x, blocks, from == 0);
         }
-        if (row_groups_ > 1 || from + blocks == end) store_sums(left, right);
       }
     }
   }
 
-  /// Dequantises blocks [from, from + blocks) of panels p and p + 1.
-  void dequantize(int p, int64_t from, int64_t blocks) {
+  template <int kPanels>
+  void add_to_sums(int p, int64_t group, const BFloat16* x, int64_t blocks, bool is_first) {
+    const int64_t offset = group * group_rows_ * kGroupSumStride;
+    for_numbers<0, kPanels>([&](auto i) REPRISE_LAMBDA_INLINE {
+      if (is_first) {
+        tiles_.clear<i.value>();
+      } else if (p + i.value < num_panels_) {
+        tiles_.load<i.value>(panels_[p + i.value].sums + offset, kSumBytes);
+      }
+    });
+    for (int64_t b = 0; b < blocks; ++b) {
+      tiles_.load<kQuadRows>(x + b * kPanelBlock,
+                             x_stride_ * static_cast<int64_t>(sizeof(BFloat16)));
+      for_numbers<0, kPanels>([&](auto i) REPRISE_LAMBDA_INLINE {
+        constexpr int kColumns = i.value % 2 == 0 ? kQuadColumns0 : kQuadColumns1;
+        tiles_.load<kColumns>(weights_[i.value] + b * kTileWeights, kTileRowBytes);
+        tiles_.add_bf16<i.value, kQuadRows, kColumns>();
+      });
+    }
+    for_numbers<0, kPanels>([&](auto i) REPRISE_LAMBDA_INLINE {
+      if (p + i.value < num_panels_) {
+        tiles_.store<i.value>(panels_[p + i.value].sums + offset, kSumBytes);
+      }
+    });
+  }
+
+  /// Dequantises blocks [from, from + blocks) of panels p and p + 1, if there are two.
+  void dequantize(int p,
+                  int64_t from,
+                  int64_t blocks,
+                  BFloat16 (*to)[kChunkBlocks * kTileWeights]) {
     const PanelSlot& left = *panels_[p].slot;
     const PanelSlot& right = *panels_[p + 1 < num_panels_ ? p + 1 : p].slot;
     const uint8_t* const panels[2] = {left.panel + chunk_offset(left.format, from),
                                       right.panel + chunk_offset(right.format, from)};
     if (left.format == right.format) {
-      dequantize(left.format, {panels[0], p + 1 < num_panels_ ? panels[1] : nullptr}, blocks);
+      dequantize(left.format, {panels[0], p + 1 < num_panels_ ? panels[1] : nullptr}, blocks, to);
     } else {
-      dequantize(left.format, {panels[0], nullptr}, blocks);
-      dequantize(right.format, {nullptr, panels[1]}, blocks);
+      dequantize(left.format, {panels[0], nullptr}, blocks, to);
+      dequantize(right.format, {nullptr, panels[1]}, blocks, to);
     }
   }
-  void dequantize(PanelFormat format, const uint8_t* const (&panels)[2], int64_t blocks) {
+  void dequantize(PanelFormat format,
+                  const uint8_t* const (&panels)[2],
+                  int64_t blocks,
+                  BFloat16 (*to)[kChunkBlocks * kTileWeights]) {
     with_panel_format(format, [&](auto number) {
-      dequantize_panels<static_cast<PanelFormat>(number.value)>(panels, blocks, weights_);
+      dequantize_panels<static_cast<PanelFormat>(number.value)>(panels, blocks, to);
     });
   }
 
@@ -198,21 +251,21 @@ class Bf16Products {
   void clear_sums() {
     tiles_.clear<kSums00>();
     tiles_.clear<kSums01>();
-    if (!has_second_) return;
+    if (group_rows_ <= kTileHeight) return;
     tiles_.clear<kSums10>();
     tiles_.clear<kSums11>();
   }
   void load_sums(const float* left, const float* right) {
     tiles_.load<kSums00>(left, kSumBytes);
     if (right != nullptr) tiles_.load<kSums01>(right, kSumBytes);
-    if (!has_second_) return;
+    if (group_rows_ <= kTileHeight) return;
     tiles_.load<kSums10>(left + kTileHeight * kGroupSumStride, kSumBytes);
     if (right != nullptr) tiles_.load<kSums11>(right + kTileHeight * kGroupSumStride, kSumBytes);
   }
   void store_sums(float* left, float* right) const {
     tiles_.store<kSums00>(left, kSumBytes);
     if (right != nullptr) tiles_.store<kSums01>(right, kSumBytes);
-    if (!has_second_) return;
+    if (group_rows_ <= kTileHeight) return;
     tiles_.store<kSums10>(left + kTileHeight * kGroupSumStride, kSumBytes);
     if (right != nullptr) tiles_.store<kSums11>(right + kTileHeight * kGroupSumStride, kSumBytes);
   }
@@ -221,7 +274,6 @@ class Bf16Products {
     return sums_ + (group * kMostPaddedRows + row) * kGroupSumStride;
   }
 
-  static constexpr int64_t kTileWeights = kTileDepth * kPanelColumns;
   static constexpr auto kSumBytes = kGroupSumStride * static_cast<int64_t>(sizeof(float));
 
   Tiles tiles_;
@@ -230,15 +282,14 @@ class Bf16Products {
   int64_t rows_;
   int64_t row_groups_;
   int64_t group_rows_;
-  bool has_second_;         // a group has more rows than one tile
   int64_t blocks_at_once_;  // number of blocks whose rows are dequantised at once; whole stretches
   int64_t x_stride_;
   int num_panels_;
   PanelSums panels_[kMostGroupedPanels];
   alignas(64) BFloat16 rows_of_x_[kMostRowElements];
-  // One stretch of two panels. If there is no second panel, the second part is multiplied anyway,
-  // but its tiles of sums are not stored.
-  alignas(64) BFloat16 weights_[2][kChunkBlocks * kTileWeights] = {};
+  // One stretch of two or four panels. A missing panel is multiplied anyway, but its tiles of sums
+  // are not stored.
+  alignas(64) BFloat16 weights_[4][kChunkBlocks * kTileWeights] = {};
   alignas(64) float sums_[kMostPanelGroups * kMostPaddedRows * kGroupSumStride];
 };
 
