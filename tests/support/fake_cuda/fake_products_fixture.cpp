@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <utility>
+#include <vector>
 
 #include "reprise/base/element.h"
 
@@ -33,6 +33,24 @@ void write(void* data, cudaDataType_t type, int64_t index, float value) {
     default:
       static_cast<float*>(data)[index] = value;
   }
+}
+
+/// The matrix as floats, each line of `depth` elements that one sum reads after the other.
+std::vector<float> floats_along_depth(const void* data,
+                                      const Layout& layout,
+                                      uint64_t lines,
+                                      uint64_t depth,
+                                      bool has_lines_as_rows) {
+  std::vector<float> found;
+  found.reserve(lines * depth);
+  for (uint64_t line = 0; line < lines; ++line) {
+    for (uint64_t k = 0; k < depth; ++k) {
+      const auto row = static_cast<int64_t>(has_lines_as_rows ? line : k);
+      const auto column = static_cast<int64_t>(has_lines_as_rows ? k : line);
+      found.push_back(read(data, layout.type, row + column * layout.stride));
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -105,20 +123,22 @@ const char* refusal(const Operation& operation,
 }
 
 void Product::run() const {
-  const auto at = [](const Layout& layout, bool is_transposed, uint64_t row, uint64_t column) {
-    if (is_transposed) std::swap(row, column);
-    return static_cast<int64_t>(row) + static_cast<int64_t>(column) * layout.stride;
-  };
   if (operation.has_integers) return run_integers();
+  const uint64_t rows = out_layout.rows;
+  const uint64_t columns = out_layout.columns;
+  const std::vector<float> left_lines =
+      floats_along_depth(left, left_layout, rows, depth(), !operation.is_left_transposed);
+  const std::vector<float> right_lines =
+      floats_along_depth(right, right_layout, columns, depth(), operation.is_right_transposed);
+  // Each candidate begins at another place and sums round to it.
   const auto sum_of = [&](uint64_t row, uint64_t column, uint64_t begin, uint64_t end) {
+    const float* l = left_lines.data() + row * depth();
+    const float* r = right_lines.data() + column * depth();
+    if (begin == end) return 0.0F;
+    const uint64_t first = begin + 3 * candidate % (end - begin);
     float sum = 0;
-    for (uint64_t i = begin; i < end; ++i) {
-      const uint64_t k = begin + (i - begin + 3 * candidate) % (end - begin);
-      sum +=
-          read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
-          read(
-              right, right_layout.type, at(right_layout, operation.is_right_transposed, k, column));
-    }
+    for (uint64_t k = first; k < end; ++k) sum += l[k] * r[k];
+    for (uint64_t k = begin; k < first; ++k) sum += l[k] * r[k];
     return sum;
   };
   const auto scaled_sum_of = [&](uint64_t row, uint64_t column) {
@@ -136,21 +156,23 @@ void Product::run() const {
     }
     return sum;
   };
-  const uint64_t results = out_layout.columns * out_layout.rows;
+  const uint64_t results = columns * rows;
   const uint64_t middle = depth() / 2;
   for (uint64_t i = 0; parts != nullptr && i < results; ++i) {
-    const uint64_t row = i % out_layout.rows;
-    parts[i] = sum_of(row, i / out_layout.rows, 0, middle);
-    parts[results + i] = sum_of(row, i / out_layout.rows, middle, depth());
+    parts[i] = sum_of(i % rows, i / rows, 0, middle);
+    parts[results + i] = sum_of(i % rows, i / rows, middle, depth());
   }
   for (uint64_t i = 0; i < results; ++i) {
-    const uint64_t row = i % out_layout.rows;
-    const uint64_t column = i / out_layout.rows;
+    const uint64_t row = i % rows;
+    const uint64_t column = i / rows;
     float sum = parts != nullptr ? parts[i] + parts[results + i] : scaled_sum_of(row, column);
     if (operation.has_bias) {
       sum += read(operation.at.bias, operation.bias_type, static_cast<int64_t>(row));
     }
-    write(out, out_layout.type, at(out_layout, false, row, column), sum);
+    write(out,
+          out_layout.type,
+          static_cast<int64_t>(row) + static_cast<int64_t>(column) * out_layout.stride,
+          sum);
   }
 }
 

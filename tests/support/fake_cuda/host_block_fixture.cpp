@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -105,9 +104,9 @@ struct Fiber {
   Block* block = nullptr;
   Warp* warp = nullptr;
   const Group* waits_for = nullptr;
-  uint64_t generation = 0;  // the generation of the group's barrier that the thread waits for
-  std::vector<Copy> copies;
-  std::deque<std::vector<Copy>> committed;
+  uint64_t generation = 0;   // the generation of the group's barrier that the thread waits for
+  std::vector<Copy> copies;  // committed ones, oldest first, then the others
+  std::vector<size_t> commit_ends;  // of each group that is not awaited yet: its end in copies
 
   [[nodiscard]] bool can_run() const {
     return !is_done && (waits_for == nullptr || waits_for->generation != generation);
@@ -373,13 +372,11 @@ void Grid::run_threads() {
     (*current_grid->kernel_)();
     Fiber& fiber = *current_grid->current_;
     REPRISE_ASSERT(
-        fiber.copies.empty() && std::ranges::all_of(fiber.committed, &std::vector<Copy>::empty),
-        "thread {} ends before its copies are there",
-        fiber.thread);
+        fiber.copies.empty(), "thread {} ends before its copies are there", fiber.thread);
     REPRISE_ASSERT(fiber.has_waited || !current_grid->launch_.must_wait,
                    "thread {} did not wait for earlier kernels",
                    fiber.thread);
-    fiber.committed.clear();
+    fiber.commit_ends.clear();
     current_grid->end_thread();
   }
 }
@@ -521,21 +518,25 @@ void copy_pair_async(void* shared, const void* from, bool there) {
 
 void commit_copies() {
   Fiber& fiber = current_grid->current();
-  fiber.committed.push_back(std::exchange(fiber.copies, {}));
+  fiber.commit_ends.push_back(fiber.copies.size());
 }
 
 void wait_for_copies_but(int pending) {
   Fiber& fiber = current_grid->current();
-  while (fiber.committed.size() > static_cast<size_t>(pending)) {
-    for (const Copy& copy : fiber.committed.front()) {
-      if (copy.from != nullptr) {
-        std::memcpy(copy.shared, copy.from, copy.bytes);
-      } else {
-        std::memset(copy.shared, 0, copy.bytes);
-      }
+  std::vector<size_t>& ends = fiber.commit_ends;
+  if (ends.size() <= static_cast<size_t>(pending)) return;
+  const auto first_pending = ends.end() - pending;
+  const size_t num_done = *(first_pending - 1);
+  for (const Copy& copy : std::span(fiber.copies).first(num_done)) {
+    if (copy.from != nullptr) {
+      std::memcpy(copy.shared, copy.from, copy.bytes);
+    } else {
+      std::memset(copy.shared, 0, copy.bytes);
     }
-    fiber.committed.pop_front();
   }
+  fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<ptrdiff_t>(num_done));
+  ends.erase(ends.begin(), first_pending);
+  for (size_t& end : ends) end -= num_done;
 }
 
 void PhaseBarrier::begin(int arrivals) {
@@ -591,12 +592,9 @@ void load_fragments_transposed(uint32_t (&words)[4], uint32_t row) {
   }
 }
 
-const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill) {
+HostFragments& next_fragments() {
   Fiber& fiber = current_grid->current();
-  HostFragments& fragments = fiber.warp->fragments[static_cast<size_t>(fiber.uses++ % 2)];
-  fill(fragments);
-  current_grid->wait(fiber.warp->barrier);
-  return fragments;
+  return fiber.warp->fragments[static_cast<size_t>(fiber.uses++ % 2)];
 }
 
 void multiply_codes(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

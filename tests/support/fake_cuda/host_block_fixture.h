@@ -199,12 +199,28 @@ void load_fragments_transposed(uint32_t (&words)[4], uint32_t row);
 
 /// The fragments that the lanes of a warp exchange in a product: a[16, 16] by rows, b[16, 8] by
 /// columns.
-struct HostFragments {
+struct alignas(16) HostFragments {
   float a[16][16];
   float b[8][16];
 };
-/// All lanes must call this. Each lane fills in its fragments and gets the fragments of all lanes.
-const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill);
+/// The fragments of the calling lane's warp. Each lane writes its own part, waits with sync_warp(),
+/// and then reads the parts of all lanes.
+HostFragments& next_fragments();
+
+/// The product of a row and a column of 16 elements, as four sums that the host computes in
+/// parallel.
+inline float multiply_row(const float* row, const float* column) {
+  using Four [[gnu::vector_size(16)]] = float;
+  Four sums = {};
+  for (int k = 0; k < 16; k += 4) {
+    Four left;
+    Four right;
+    __builtin_memcpy(&left, __builtin_assume_aligned(row + k, 16), sizeof(left));
+    __builtin_memcpy(&right, __builtin_assume_aligned(column + k, 16), sizeof(right));
+    sums += left * right;
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
 
 /// Source of the layout: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 template <typename T>
@@ -216,17 +232,11 @@ void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&
       to[0] = as_float(T{static_cast<uint16_t>(word)});
       to[1] = as_float(T{static_cast<uint16_t>(word >> 16)});
     };
-    const HostFragments& all = exchange_fragments([&](HostFragments& mine) {
-      for (int i = 0; i < 4; ++i) put_pair(&mine.a[group + i % 2 * 8][pair + i / 2 * 8], a[i]);
-      for (int i = 0; i < 2; ++i) put_pair(&mine.b[group][pair + i * 8], b[i]);
-    });
-    for (int i = 0; i < 4; ++i) {
-      const float* row = all.a[group + i / 2 * 8];
-      const float* column = all.b[pair + i % 2];
-      float sums[4] = {};  // four sums, so that the host can compute in parallel
-      for (int k = 0; k < 16; ++k) sums[k % 4] += row[k] * column[k];
-      c[i] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    }
+    HostFragments& all = next_fragments();
+    for (int i = 0; i < 4; ++i) put_pair(&all.a[group + i % 2 * 8][pair + i / 2 * 8], a[i]);
+    for (int i = 0; i < 2; ++i) put_pair(&all.b[group][pair + i * 8], b[i]);
+    sync_warp();
+    for (int i = 0; i < 4; ++i) c[i] += multiply_row(all.a[group + i / 2 * 8], all.b[pair + i % 2]);
   }
 }
 
