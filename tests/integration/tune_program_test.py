@@ -16,13 +16,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from in_turn import load_tests  # noqa: F401  the fake GPU computes all candidates of all products: six minutes
+from in_turn import load_tests  # noqa: F401  the fake GPU computes all candidates of all products: minutes
 
 CPU_PROGRAM, MODEL, PLUGIN = sys.argv[1:4] if len(sys.argv) > 3 else (None, None, None)
 LIMITS = ["--max-num-seqs", "2", "--max-num-batched-tokens", "16", "--max-model-len", "64", "--dtype", "bfloat16",
           "--kv-cache-memory-bytes", "4M"]
 # Cuts the start: two sizes, one of them larger than the rows from which the library multiplies by default.
 SIZES = ["-cc", '{"cudagraph_capture_sizes": [2, 12]}']
+# The fake GPU computes each candidate for each layer. All layers have the same products, so two of the six stand for all.
+TWO_LAYERS = ["--hf-overrides", '{"num_hidden_layers": 2}']
 SLOW, FAST = "9,3", "3,9"  # microseconds of the two algorithms; the heuristic names the first one first
 
 
@@ -44,7 +46,8 @@ class Tune(unittest.TestCase):
     def start(self, command, *options, program=None, algorithms=SLOW, version="130100", environment=None):
         environment = {**os.environ, **(environment or {}), "REPRISE_CACHE_ROOT": str(self.cache), "REPRISE_FAKE_ALGORITHM_US": algorithms,
                        "REPRISE_FAKE_LINEAR_US": "20", "REPRISE_FAKE_CUBLASLT": version}
-        return subprocess.Popen([program or self.program, command, MODEL, *LIMITS, *SIZES, *options], env=environment,
+        layers = [] if program == CPU_PROGRAM else TWO_LAYERS
+        return subprocess.Popen([program or self.program, command, MODEL, *LIMITS, *SIZES, *layers, *options], env=environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run_program(self, *arguments, **settings):
