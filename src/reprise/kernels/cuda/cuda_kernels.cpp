@@ -294,6 +294,12 @@ std::span<const ChunkStateKernel> selective_chunk_kernels(DType dtype) {
                             nullptr,                                               \
                             &prefill_attention_128_##type,                         \
                             nullptr}},                                             \
+   .fixed = {.of_heads = {nullptr,                                                 \
+                          &fixed_attention_64_##type,                              \
+                          nullptr,                                                 \
+                          nullptr,                                                 \
+                          &fixed_attention_128_##type,                             \
+                          nullptr}},                                               \
    .merge = &merge_attention_##type}
 
 AttentionPathKernels attention_kernels(DType dtype) {
