@@ -20,6 +20,8 @@ import unittest
 import xml.etree.ElementTree
 from pathlib import Path
 
+from in_turn import every_time, load_tests  # noqa: F401
+
 BINARY = MODEL = SOURCE = None
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -225,6 +227,7 @@ class BenchmarkScripts(unittest.TestCase):
         self.assertIn("two.o", output)
         self.assertFalse((build / "two.o").exists(), "the build's own objects stay as they are")
 
+    @every_time
     def test_every_other_script_says_what_it_needs(self):
         ours = {"bench_peers.py", "build_time.py", "verify_graphs.py", "packed_accuracy.py", "packed_experts.py",
                 "packed_weights_start.py", "cascade.py", "state_caching.py", "speculation.py", "async_scheduling.py", "trust_costs.py",

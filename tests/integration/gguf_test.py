@@ -24,6 +24,8 @@ import unittest
 from pathlib import Path
 from random import Random
 
+from in_turn import every_time, load_tests  # noqa: F401
+
 BINARY = MODEL = SOURCE = None
 TIMEOUT = 300
 PROMPT = "One day, a little girl named Lily found"
@@ -277,6 +279,7 @@ class Case(unittest.TestCase):
 
 
 class Generate(Case):
+    @every_time
     def test_gives_the_tokens_and_the_text_of_the_folder(self):
         options = ("--prompt", PROMPT, "--prompt", "Once upon", "--ignore-eos")
         for dtype in ("float32", "bfloat16"):

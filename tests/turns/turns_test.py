@@ -1,5 +1,5 @@
 """No case is lost: not of suites that take turns, which run all within as many commits as they have parts, and not of
-binaries that several tests of ctest share.
+binaries that several tests of ctest share. The longest tests start first.
 
 usage: turns_test.py CTEST BUILD_FOLDER SOURCE_FOLDER
 """
@@ -17,19 +17,21 @@ TURN = "REPRISE_TEST_TURN"
 MOST_PARTS = 5  # commits until all has run
 
 
-def tests(turn=None):
-    """Name -> command and variables of the tests that ctest has in a turn."""
+def described(turn=None):
+    """Name -> (command, properties) of the tests that ctest has in a turn."""
     environment = {name: value for name, value in os.environ.items() if name != TURN}
     if turn is not None:
         environment[TURN] = str(turn)
     done = subprocess.run([CTEST, "--test-dir", BUILD, "--show-only=json-v1"], env=environment, capture_output=True, text=True,
                           check=True)
-    found = {}
-    for test in json.loads(done.stdout)["tests"]:
-        properties = {entry["name"]: entry["value"] for entry in test.get("properties", [])}
-        variables = dict(variable.split("=", 1) for variable in properties.get("ENVIRONMENT", []))
-        found[test["name"]] = (test.get("command"), variables)
-    return found
+    return {test["name"]: (test.get("command"), {entry["name"]: entry["value"] for entry in test.get("properties", [])})
+            for test in json.loads(done.stdout)["tests"]}
+
+
+def tests(turn=None):
+    """Name -> command and variables of the tests that ctest has in a turn."""
+    return {name: (command, dict(variable.split("=", 1) for variable in properties.get("ENVIRONMENT", [])))
+            for name, (command, properties) in described(turn).items()}
 
 
 def parts(turn):
@@ -98,6 +100,34 @@ class Turns(unittest.TestCase):
         turns = [run(GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX=str(part)) for part in range(2)]
         self.assertEqual(turns, [list("0245"), list("135")])
         self.assertEqual(run("A.test_1", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX="0"), ["1"])
+
+
+class Order(unittest.TestCase):
+    def test_the_longest_tests_start_first_with_and_without_a_turn(self):
+        text = (SOURCE / "tests/turns/CMakeLists.txt").read_text()
+        long_tests = re.search(r"set\(long_tests(.*?)\)", text, re.S)[1].split()
+        for turn in (None, 0):
+            found = described(turn)
+            costs = [found[name][1].get("COST") for name in long_tests if name in found]
+            self.assertGreater(len(costs), 10)
+            self.assertNotIn(None, costs)
+            self.assertEqual(costs, sorted(costs, reverse=True))
+        declared = "".join(path.read_text() for folder in ("src", "tests", "benchmarks") for path in (SOURCE / folder).rglob("CMakeLists.txt"))
+        for name in long_tests:
+            self.assertRegex(declared, rf"(NAME|cli_test_of\() *{name.removeprefix('architecture_')}\b|NAME {name}\b")
+
+
+class Mutants(unittest.TestCase):
+    def test_each_has_its_turn_once_and_the_turns_take_about_equally_long(self):
+        sys.path.insert(0, str(SOURCE / "tests" / "mutants"))
+        import run_mutants
+
+        mutants = json.loads((SOURCE / "tests/mutants/mutants.json").read_text())
+        parts = run_mutants.parts_of(mutants, 120)
+        self.assertEqual(sorted(mutant["id"] for part in parts for mutant in part), sorted(mutant["id"] for mutant in mutants))
+        self.assertTrue(all(parts))
+        large = [sum("host_kernels" in file for mutant in part for file in mutant["compile"]) for part in parts]
+        self.assertEqual(max(large), 1, "a turn compiles the GPU kernels for more than one mutant")
 
 
 class SharedBinaries(unittest.TestCase):
