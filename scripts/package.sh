@@ -30,7 +30,10 @@ source scripts/build.sh
 scripts/setup.sh
 targets=(reprise reprise_c)
 use_python
-if [[ ${#cmake_arguments[@]} -gt 0 ]]; then targets+=(reprise_python reprise_python_stub); fi
+has_python=false
+if [[ ${#cmake_arguments[@]} -gt 0 ]]; then has_python=true targets+=(reprise_python reprise_python_stub); fi
+# scripts/test.sh may have configured the build for this machine alone.
+cmake_arguments+=(-DREPRISE_FAST_COMPILE_OTHER_CPUS=OFF)
 build release "${targets[@]}"
 
 # Copies the licences of everything inside: of the libraries beside the program, and of those that are linked into it or
@@ -65,7 +68,7 @@ pack() { (cd build/release && cpack "$@") >build/release/cpack.log 2>&1 || { cat
 pack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON
 pack -G DEB
 rm -rf build/release/packages/_CPack_Packages
-if [[ ${#cmake_arguments[@]} -gt 0 ]]; then
+if $has_python; then
   build/venv/bin/python -B tools/make_wheel.py build/release build/release/packages >/dev/null
 fi
 

@@ -112,6 +112,8 @@ if ! $sanitize; then
   use_python
   # scripts/quickstart.sh may have configured the build without CUDA.
   cmake_arguments+=(-DREPRISE_CUDA=AUTO "${gpu_arguments[@]}")
+  # The CPU kernels that cannot run here are compiled, and not optimised.
+  if ! $whole && [[ ! -f build/release/build.ninja ]]; then cmake_arguments+=(-DREPRISE_FAST_COMPILE_OTHER_CPUS=ON); fi
   # tests/turns/CMakeLists.txt reads it.
   if ! $whole; then export REPRISE_TEST_TURN="$commits"; fi
   build_suite release

@@ -24,7 +24,7 @@ LEAST = dict.fromkeys(("REPRISE_BUILD_TESTS", "REPRISE_BUILD_EXAMPLES", "REPRISE
 # Name -> options, and a pattern of the sources that the compiler reads.
 CONFIGURATIONS = {
     "least": ({"REPRISE_UNITY": "OFF", "REPRISE_PCH": "OFF", "REPRISE_WERROR": "OFF", "REPRISE_HARDEN": "OFF",
-               "REPRISE_INSTALL": "OFF", "REPRISE_DOWNLOADS": "/nowhere"}, r"/base/(json|error)\.cpp$"),
+               "REPRISE_INSTALL": "OFF", "REPRISE_DOWNLOADS": "/nowhere", "REPRISE_FAST_COMPILE_OTHER_CPUS": "ON"}, r"/base/(json|error)\.cpp$"),
     "graph layer": ({"REPRISE_FOLDERS": "base;device;tensor;cudagraph", "REPRISE_SANITIZE": "address,undefined",
                      "REPRISE_PCH": "OFF"}, r"reprise_cudagraph_dispatch.*unity_0"),
     "threads": ({"REPRISE_FOLDERS": "base;device", "REPRISE_SANITIZE": "thread", "REPRISE_PCH": "OFF"}, None),
@@ -67,6 +67,19 @@ class BuildOptions(unittest.TestCase):
             done = subprocess.run([*command, "-fsyntax-only"], cwd=entry["directory"], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr[:3000])
 
+    def check_levels_of_kernels(self, options):
+        """-O1 for the instruction sets that this processor lacks, if that is wanted; -O3 for all others."""
+        cpu = Path("/proc/cpuinfo")
+        if not cpu.exists():
+            return
+        processor = cpu.read_text(encoding="utf-8").split()
+        flags = {"avx2": "avx2", "avx512": "avx512f", "avx512_vnni": "avx512_vnni", "avx512_bf16": "avx512_bf16", "amx": "amx_tile"}
+        entries = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
+        commands = {Path(entry["file"]).stem: entry["command"] for entry in entries if "/kernels/isa/" in entry["file"]}
+        for isa in flags.keys() & commands.keys():
+            is_fast = options.get("REPRISE_FAST_COMPILE_OTHER_CPUS") == "ON" and flags[isa] not in processor
+            self.assertEqual(re.findall(r" (-O\w)", commands[isa])[-1], "-O1" if is_fast else "-O3", isa)
+
     def test_documented_options_are_those_that_exist(self):
         cmake = text_of("CMakeLists.txt") + text_of("cmake/*.cmake") + text_of("src/**/CMakeLists.txt") + text_of("tests/**/CMakeLists.txt")
         exist = set(re.findall(r"(?:option\(|set\()(REPRISE_\w+)[^\n)]* (?:CACHE|\"[^\n]*\" (?:ON|OFF|\$))", cmake))
@@ -84,6 +97,8 @@ class BuildOptions(unittest.TestCase):
             with self.subTest(name):
                 self.setUp()
                 self.assertIsNone(self.configure(options))
+                if "REPRISE_SANITIZE" not in options:
+                    self.check_levels_of_kernels(options)
                 if sources:
                     self.read_sources(sources)
 
