@@ -273,6 +273,26 @@ class Routes(unittest.TestCase):
         self.assertEqual(counts, sorted(counts))
         self.assertEqual(counts[-1], 20)
 
+    def test_continuous_usage_is_that_of_the_chunk(self):
+        """As in vLLM: no token with the role, and of several answers each counts its own tokens."""
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        _, text = self.server.request("POST", "/v1/chat/completions", chats(
+            stream=True, n=2, temperature=1, seed=1, max_tokens=6, ignore_eos=True, stream_options=options))
+        *chunks, last = events(text)
+        counts = {0: [], 1: []}
+        for chunk in chunks:
+            choice, = chunk["choices"]
+            counts[choice["index"]].append(chunk["usage"]["completion_tokens"])
+            self.assertEqual(chunk["usage"]["prompt_tokens"], last["usage"]["prompt_tokens"])
+        self.assertEqual(counts, {0: list(range(7)), 1: list(range(7))})
+        self.assertEqual(last["usage"]["completion_tokens"], 12)
+        _, text = self.server.request("POST", "/v1/completions", stories(
+            prompt=["Once upon a time", "One"], stream=True, max_tokens=4, stream_options=options))
+        *chunks, last = events(text)
+        prompts = {chunk["choices"][0]["index"]: chunk["usage"]["prompt_tokens"] for chunk in chunks}
+        self.assertEqual(sum(prompts.values()), last["usage"]["prompt_tokens"])
+        self.assertGreater(prompts[0], prompts[1])
+
     def test_several_prompts_and_several_answers(self):
         status, answer = self.server.post(
             "/v1/completions", stories(prompt=["Once", "One day"], n=3, temperature=1, seed=5, max_tokens=8))

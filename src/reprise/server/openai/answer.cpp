@@ -105,7 +105,7 @@ void Answer::take(int index, const engine::OutputDelta& delta) {
   if (!delta.finished && waits_for_more(choice)) return;
   choice.has_sent = true;
   choice.num_sent_tokens = choice.num_output_tokens;
-  write_chunk(text_chunk(head_, take_part(index)));
+  write_chunk(text_chunk(head_, take_part(index)), index, choice.num_output_tokens);
 }
 
 bool Answer::waits_for_more(const Choice& choice) const {
@@ -195,9 +195,9 @@ void Answer::begin_stream() {
     Json chunk = role_chunk(head_, i);
     if (parameters_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
     if (parameters_.prompt_text) chunk["prompt_text"] = prompt_of(i).text;
-    write_chunk(std::move(chunk));
+    write_chunk(std::move(chunk), i, 0);
     if (!echo_text_.empty()) {
-      write_chunk(text_chunk(head_, {.index = i, .text = echo_text_}));
+      write_chunk(text_chunk(head_, {.index = i, .text = echo_text_}), i, 0);
     }
   }
 }
@@ -236,9 +236,20 @@ Json Answer::show_logprobs(const ChoicePart& part, TextOffset& text_offset) cons
                        : completion_logprobs_json(tokens, spelling_, text_offset);
 }
 
-void Answer::write_chunk(Json chunk) {
-  if (parameters_.continuous_usage) chunk["usage"] = to_json(usage_);
+void Answer::write_chunk(Json chunk, int index, int64_t num_tokens) {
+  if (parameters_.continuous_usage) chunk["usage"] = to_json(usage_of(index, num_tokens));
   exchange_->write(sse_event(chunk));
+}
+
+Usage Answer::usage_of(int index, int64_t num_tokens) const {
+  Usage usage = usage_;
+  usage.completion_tokens = parameters_.echo_only ? 0 : num_tokens;
+  if (choices_.size() == 1) return usage;
+  usage.prompt_tokens = static_cast<int64_t>(prompt_of(index).token_ids.size());
+  // These are counted for all choices together.
+  usage.cached_tokens.reset();
+  usage.reasoning_tokens.reset();
+  return usage;
 }
 
 void Answer::finish() {

@@ -72,7 +72,11 @@ class Answer final : public RequestAnswer {
   void collect(int index, const engine::OutputDelta& delta, int64_t num_tokens);
   void read(const engine::OutputDelta& delta, Choice& choice, int64_t num_tokens);
   void begin_stream();
-  void write_chunk(Json chunk);
+  /// `num_tokens`: how many tokens of the choice the client knows with this chunk.
+  void write_chunk(Json chunk, int index, int64_t num_tokens);
+  /// What a chunk of a choice says with `continuous_usage_stats`: like vLLM, only about this
+  /// choice.
+  [[nodiscard]] Usage usage_of(int index, int64_t num_tokens) const;
   [[nodiscard]] bool waits_for_more(const Choice& choice) const;
   [[nodiscard]] ChoicePart take_part(int index);
   [[nodiscard]] Json show_logprobs(const ChoicePart& part, TextOffset& text_offset) const;
