@@ -296,6 +296,10 @@ class Quantization(unittest.TestCase):
         self.assertEqual(self.tokens(gptq, *OPTIONS), expected)
         self.assertEqual(self.tokens(awq, *OPTIONS), expected)
         self.assertEqual(self.tokens(awq, *OPTIONS, "--quantization", "awq"), expected)
+        for packing in ("gptq", "awq"):
+            method = {"quant_method": "auto-round", "packing_format": "auto_round:auto_" + packing, "data_type": "int"}
+            rounded = self.write_folder("rounded-" + packing, tensors[packing], common | method)
+            self.assertEqual(self.tokens(rounded, *OPTIONS), expected)
         run = self.run_cli("generate", gptq, "--prompt", "x", "--quantization", "int8")
         self.assertEqual(run.returncode, 2)
         self.assertIn("quantised already (gptq)", run.stderr)

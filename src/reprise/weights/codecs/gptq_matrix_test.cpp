@@ -290,6 +290,35 @@ TEST(QuantizationConfig, reads_what_quantisers_write) {
   EXPECT_EQ(modelopt(R"(,"kv_cache_scheme":{"dynamic":false,"num_bits":8,"type":"float"})"), nvfp4);
 }
 
+TEST(QuantizationConfig, auto_round_is_gptq_or_awq) {
+  const auto auto_round = [](const std::string& more) {
+    return read_config(fmt::format(R"({{"quantization_config":{{"quant_method":"auto-round",
+        "bits":4,"group_size":64,"sym":true,"data_type":"int"{}}}}})",
+                                   more)
+                           .c_str());
+  };
+  const QuantizationConfig gptq{.method = QuantizationMethod::gptq,
+                                .bits = 4,
+                                .group_size = 64,
+                                .stores_zeros_minus_1 = true};
+  EXPECT_EQ(auto_round(""), gptq);
+  EXPECT_EQ(auto_round(R"(,"packing_format":"auto_round:auto_gptq","extra_config":null)"), gptq);
+  EXPECT_EQ(auto_round(R"(,"packing_format":"auto_round:auto_awq")"),
+            (QuantizationConfig{.method = QuantizationMethod::awq, .bits = 4, .group_size = 64}));
+  EXPECT_EQ(auto_round(R"(,"extra_config":{"lm_head":{"bits":16,"data_type":"fp"},
+                "model.layers.0.mlp.up_proj":{"bits":4,"group_size":64},"a":{}})"),
+            gptq);
+  for (const char* more : {R"(,"extra_config":{"lm_head":{"bits":8}})",
+                           R"(,"extra_config":{"lm_head":{"group_size":32}})",
+                           R"(,"packing_format":"auto_round:fp8")",
+                           R"(,"packing_format":"auto_round")"}) {
+    EXPECT_THROW((void)auto_round(more), FileError) << more;
+  }
+  EXPECT_THROW((void)read_config(R"({"quantization_config":{"quant_method":"auto-round","bits":4,
+      "data_type":"mx_fp"}})"),
+               FileError);
+}
+
 TEST(QuantizationConfig, finds_activations_with_one_scale_per_token) {
   const auto has_int8_tokens = [](const char* inputs, const char* more = "") {
     const std::string text =

@@ -57,6 +57,51 @@ QuantizationConfig read_awq(const ConfigReader& reader) {
           .group_size = read_group_size(reader, group)};
 }
 
+// AutoRound packs weights as GPTQ or AWQ do. `extra_config` names layers with other settings:
+// layers that kept their numbers (16 bits and more) are known by their tensors, others are refused.
+void require_equal_layers(const ConfigReader& reader, const QuantizationConfig& config) {
+  const std::optional<ConfigReader> layers = reader.object("extra_config");
+  if (!layers) return;
+  constexpr int64_t kFloatBits = 16;
+  for (const auto& [name, settings] : reader.find("extra_config")->items()) {
+    const std::optional<ConfigReader> layer = layers->object(name);
+    if (!layer) continue;
+    const int64_t bits = layer->integer("bits", 1, 64).value_or(config.bits);
+    if (bits >= kFloatBits) continue;
+    const bool has_group = layer->find("group_size") != nullptr;
+    if (bits == config.bits &&
+        (!has_group || read_group_size(*layer, "group_size") == config.group_size)) {
+      continue;
+    }
+    reader.fail("extra_config",
+                fmt::format("'{}' has other bits or another group_size than the rest of the model, "
+                            "which is not supported",
+                            visible(name)));
+  }
+}
+
+QuantizationConfig read_auto_round(const ConfigReader& reader) {
+  const std::string type = reader.string("data_type").value_or("int");
+  if (type != "int") {
+    reader.fail("data_type", fmt::format("'{}' is not supported; supported: int", visible(type)));
+  }
+  const std::string packing = reader.string("packing_format").value_or("auto_round:auto_gptq");
+  const bool is_awq = packing == "auto_round:auto_awq";
+  if (!is_awq && packing != "auto_round:auto_gptq") {
+    reader.fail("packing_format",
+                fmt::format("'{}' is not supported; supported: auto_round:auto_gptq, "
+                            "auto_round:auto_awq",
+                            visible(packing)));
+  }
+  const QuantizationConfig config{
+      .method = is_awq ? QuantizationMethod::awq : QuantizationMethod::gptq,
+      .bits = read_bits(reader, "bits", !is_awq),
+      .group_size = read_group_size(reader, "group_size"),
+      .stores_zeros_minus_1 = !is_awq};
+  require_equal_layers(reader, config);
+  return config;
+}
+
 // Reads "weight_block_size" of fp8, or "block_structure" of compressed-tensors.
 void read_block_size(const ConfigReader& reader, std::string_view key, QuantizationConfig& config) {
   const std::vector<int64_t> sizes = reader.integers(key, 1, kMostElements, 2);
@@ -214,16 +259,18 @@ QuantizationConfig read_quantization_config(const ConfigReader& reader) {
   const std::string method = config->string("quant_method").value_or("");
   if (method == "gptq") return read_gptq(*config);
   if (method == "awq") return read_awq(*config);
+  if (method == "auto-round" || method == "intel/auto-round") return read_auto_round(*config);
   if (method == "mxfp4") return {};  // only of experts, see ExpertMatrices
   if (method == "fp8" || method == "fbgemm_fp8") return read_fp8(*config);
   if (method == "compressed-tensors") return read_compressed_tensors(*config);
   if (method == "bitsandbytes") return read_bitsandbytes(*config);
   if (method == "modelopt" || method == "modelopt_fp4") return read_modelopt(*config);
-  config->fail("quant_method",
-               fmt::format("'{}' is not supported; supported: gptq, awq, fp8, compressed-tensors, "
-                           "bitsandbytes, modelopt; use the float16 or bfloat16 "
-                           "original, with --quantization if it should be smaller",
-                           visible(method)));
+  config->fail(
+      "quant_method",
+      fmt::format("'{}' is not supported; supported: gptq, awq, auto-round, fp8, "
+                  "compressed-tensors, bitsandbytes, modelopt; use the float16 or bfloat16 "
+                  "original, with --quantization if it should be smaller",
+                  visible(method)));
 }
 
 }  // namespace reprise::weights
