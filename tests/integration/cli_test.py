@@ -115,6 +115,7 @@ class Explain(Case):
         for command in (("--port", "9000", "--api-key", "k", "--served-model-name", "a", "b", "--enable-auto-tool-choice"),
                         ("--prompt", "-", "--temperature", "0", "--max-tokens", "3", "--chat"),
                         ("--dtype", "float32", "-q", "int8", "--max-model-len", "128", "--gpu-memory-utilization", "0.5"),
+                        ("--device-memory-utilization", "0.5", "--max-num-queued-reqs", "4"),
                         ("-tp", "2"), ("-dp", "2"), ("-pp", "2")):
             with self.subTest(command):
                 self.assertEqual(graphs(*command), plain)
@@ -679,6 +680,9 @@ class StartUp(Server):
     def test_the_log_is_as_loud_as_asked(self):
         self.assertNotIn("KV cache", self.start("--quiet"))
         self.assertNotIn("KV cache", self.start(VLLM_LOGGING_LEVEL="error"))
+        self.assertNotIn("KV cache", self.start("--log-level", "ERROR", VLLM_LOGGING_LEVEL="INFO"))
+        self.assertIn("KV cache", self.start("--log-level", "INFO", VLLM_LOGGING_LEVEL="ERROR"))
+        self.assertIn("--log-level: 'LOUD'", self.refused("serve", MODEL, "--log-level", "LOUD"))
         self.assertIn("\033[32mINFO", self.start(VLLM_LOGGING_COLOR="1"))
         self.assertNotIn("\033", self.start(VLLM_LOGGING_COLOR="1", NO_COLOR="1"))
         self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("serve", MODEL, VLLM_LOGGING_LEVEL="LOUD"))
@@ -787,7 +791,7 @@ class Pages(Case):
                       "COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _reprise; printf '%s\\n' \"${COMPREPLY[@]}\"")
             return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout.split()
         self.assertIn("serve", complete("reprise", "se"))
-        self.assertEqual(complete("reprise", "serve", "--max-num-s"), ["--max-num-seqs"])
+        self.assertEqual(complete("reprise", "serve", "--max-num-se"), ["--max-num-seqs"])
         self.assertEqual(complete("reprise", "serve", "--load-format", "d"), ["dummy"])
         self.assertIn("--no-enforce-eager", complete("reprise", "generate", "m", "--no-enf"))
         for shell, check in (("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):

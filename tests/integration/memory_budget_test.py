@@ -218,11 +218,12 @@ class MemoryBudget(unittest.TestCase):
         self.assertEqual(blocks, sorted(blocks))
 
     def test_a_limit_that_is_too_small_is_named_before_anything_dies(self):
-        done = self.machine.run("cpu", "generate", [ARGUMENTS.model, "--prompt", "a", "--max-tokens", "1", "--gpu-memory-utilization", "0.05"],
-                                data_limit=160 * MIB)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        for part in ("RLIMIT_DATA", "nothing is left for the KV cache", "--max-num-batched-tokens"):
-            self.assertIn(part, done.stderr)
+        for name in ("--gpu-memory-utilization", "--device-memory-utilization"):
+            done = self.machine.run("cpu", "generate", [ARGUMENTS.model, "--prompt", "a", "--max-tokens", "1", name, "0.05"],
+                                    data_limit=160 * MIB)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            for part in ("RLIMIT_DATA", "nothing is left for the KV cache", "--max-num-batched-tokens"):
+                self.assertIn(part, done.stderr)
         done = self.machine.run("cpu", "generate", [ARGUMENTS.model, "--prompt", "a", "--max-tokens", "1", "--kv-cache-memory-bytes", "8G"],
                                 data_limit=400 * MIB)
         self.assertEqual(done.returncode, 2, done.stderr)

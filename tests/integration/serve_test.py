@@ -734,6 +734,14 @@ class Life(unittest.TestCase):
         connection.close()
         self.assertEqual(server.post("/v1/completions", stories(n=5, temperature=1))[0], 400)
 
+    def test_a_full_server_of_vllms_flag_sends_clients_elsewhere(self):
+        server = self.start("--max-num-queued-reqs", "4")
+        self.assertEqual(server.post("/v1/completions", stories(n=4, temperature=1))[0], 200)
+        response, text = server.request("POST", "/v1/completions", stories(n=5, temperature=1))
+        self.assertEqual(response.status, 503, text)
+        self.assertIn(b"--max-num-queued-reqs is 4", text)
+        self.assertTrue(int(response.headers["Retry-After"]) > 0)
+
     def test_sigterm_lets_running_requests_finish(self):
         server = self.start("--shutdown-timeout", str(TIMEOUT))
         connection = server.connect()

@@ -123,7 +123,8 @@ class Speculation(unittest.TestCase):
             self.assertIn('reason="full_uniform"', labels)
 
     def test_explain_knows_the_sizes_of_both_widths(self):
-        for options in (["--num-speculative-tokens", "4"], ["--speculative-config", DRAFTS]):
+        short = ["--spec-method", "ngram", "--spec-tokens", "4"]
+        for options in (["--num-speculative-tokens", "4"], ["--speculative-config", DRAFTS], short):
             done = run("explain", "--json", "--max-num-seqs", "4", *options, "--batch", "decode:3", "--batch", "uniform:3x1")
             self.assertEqual(done.returncode, 0, done.stderr)
             explained = json.loads(done.stdout)
@@ -165,6 +166,9 @@ class Speculation(unittest.TestCase):
             done = run("generate", serve_test.MODEL, "--prompt", "a", "--speculative-config", config)
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn(words, done.stderr)
+        done = run("generate", serve_test.MODEL, "--prompt", "a", "--spec-method", "ngram", "--spec-tokens", "2", "--spec-model", "x")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("'model' belongs to method draft_model", done.stderr)
         done = run("generate", serve_test.MODEL, "--prompt", "a", "--max-tokens", "2", "--speculative-config", "null")
         self.assertEqual(done.returncode, 0, done.stderr)
 

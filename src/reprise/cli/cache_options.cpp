@@ -95,21 +95,27 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
                args.num_gpu_blocks_override =
                    parse_human_integer("--num-gpu-blocks-override", value);
              }});
-  table.add(
-      {.name = "gpu-memory-utilization",
-       .group = kCacheGroup,
-       .value_name = "X",
-       .help = "Part of the device's memory to use, between 0 and 1; on a CPU: part of the memory "
-               "limit.",
-       .default_text = "0.9",
-       .apply = [&args](std::string_view value) {
-         const double part = parse_number("--gpu-memory-utilization", value);
-         if (!(part > 0 && part <= 1)) {
-           throw InvalidArgument(fmt::format(
-               "--gpu-memory-utilization: expected more than 0 and at most 1, got {}", value));
-         }
-         args.gpu_memory_utilization = part;
-       }});
+  // vLLM has two names for one option.
+  for (const bool is_other_name : {false, true}) {
+    const std::string name = is_other_name ? "device-memory-utilization" : "gpu-memory-utilization";
+    table.add(
+        {.name = name,
+         .group = kCacheGroup,
+         .value_name = "X",
+         .help = is_other_name
+                     ? "Another name of --gpu-memory-utilization."
+                     : "Part of the device's memory to use, between 0 and 1; on a CPU: part of the "
+                       "memory limit.",
+         .default_text = "0.9",
+         .apply = [&args, flag = "--" + name](std::string_view value) {
+           const double part = parse_number(flag, value);
+           if (!(part > 0 && part <= 1)) {
+             throw InvalidArgument(
+                 fmt::format("{}: expected more than 0 and at most 1, got {}", flag, value));
+           }
+           args.gpu_memory_utilization = part;
+         }});
+  }
 }
 
 }  // namespace reprise::cli

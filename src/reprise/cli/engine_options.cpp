@@ -315,6 +315,40 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
              }});
 }
 
+// vLLM's short forms of three members. Of two values of one member, the later one counts.
+void add_speculative_options(OptionTable& table, api::EngineArgs& args) {
+  table.add_object(
+      "speculative-config",
+      kScheduler,
+      "Draft tokens that each step verifies: method ngram, suffix, draft_model, eagle, "
+      "eagle3 or mtp, num_speculative_tokens, and the keys of the method; null = none.",
+      args.speculative_config);
+  struct ShortForm {
+    std::string name;
+    std::string value_name;
+    std::string member;
+  };
+  for (const ShortForm& form :
+       std::to_array<ShortForm>({{"spec-method", "METHOD", "method"},
+                                 {"spec-model", "DIR", "model"},
+                                 {"spec-tokens", "N", "num_speculative_tokens"}})) {
+    table.add({.name = form.name,
+               .group = kScheduler,
+               .value_name = form.value_name,
+               .help = fmt::format("Short for --speculative-config.{}.", form.member),
+               .apply =
+                   [&args, form](std::string_view value) {
+                     Json& member = args.speculative_config[form.member];
+                     if (form.value_name == "N") {
+                       member = parse_human_integer("--" + form.name, value);
+                     } else {
+                       member = std::string(value);
+                     }
+                   },
+               .example = form.value_name == "METHOD" ? "ngram" : ""});
+  }
+}
+
 void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
   table.add_integer("max-num-seqs", kScheduler, "Most requests in one step.", args.max_num_seqs);
   table.add_integer("max-num-batched-tokens",
@@ -340,12 +374,7 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                        api::parse_scheduling_policy("--scheduling-policy", value);
                  },
              .choices = {"fcfs", "priority"}});
-  table.add_object(
-      "speculative-config",
-      kScheduler,
-      "Draft tokens that each step verifies: method ngram, suffix, draft_model, eagle, "
-      "eagle3 or mtp, num_speculative_tokens, and the keys of the method; null = none.",
-      args.speculative_config);
+  add_speculative_options(table, args);
   table.add_switch("async-scheduling",
                    kScheduler,
                    "Schedule a step while the one before it is computed.",

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "reprise/base/error.h"
 #include "reprise/cli/environment.h"
@@ -17,7 +18,14 @@ LogForm& message_form() {
   return form;
 }
 
+std::optional<LogLevel>& level_of_option() {
+  static std::optional<LogLevel> level;
+  return level;
+}
+
 }  // namespace
+
+void set_log_level(LogLevel level) { level_of_option() = level; }
 
 void set_message_form(LogForm form) { message_form() = form; }
 
@@ -33,6 +41,7 @@ void print_message(LogLevel level, std::string_view text) {
 }
 
 LogLevel log_level_of_environment() {
+  if (level_of_option()) return *level_of_option();
   const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL");
   if (!level || level->empty()) return LogLevel::info;
   try {

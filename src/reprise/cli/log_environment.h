@@ -9,10 +9,13 @@
 
 namespace reprise::cli {
 
-/// The value of VLLM_LOGGING_LEVEL; info if it is not set. Every command obeys it: DEBUG means
-/// --verbose, WARNING leaves out the summary of a start, ERROR also leaves out its warnings.
-/// \throws InvalidArgument
+/// The level that set_log_level() was given, else the value of VLLM_LOGGING_LEVEL, else info. Every
+/// command obeys it: DEBUG means --verbose, WARNING leaves out the summary of a start, ERROR also
+/// leaves out its warnings. \throws InvalidArgument
 [[nodiscard]] LogLevel log_level_of_environment();
+
+/// An option has priority over VLLM_LOGGING_LEVEL. Main thread only.
+void set_log_level(LogLevel level);
 
 /// Sets the form of this process's messages on standard error outside of a log: text, until an
 /// option asks for JSON. Main thread only.

@@ -123,6 +123,25 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    requests.return_tokens_as_token_ids);
 }
 
+void add_queue_limits(OptionTable& table, server::GenerationServiceOptions& generations) {
+  table.add_integer("max-waiting-requests",
+                    kServer,
+                    "Requests that may wait beyond --max-num-seqs; more get 429.",
+                    generations.max_waiting_requests);
+  table.add({.name = "max-num-queued-reqs",
+             .group = kServer,
+             .value_name = "N",
+             .help =
+                 "Requests that may run or wait; more get 503, as from vLLM, so that a balancer "
+                 "asks another server.",
+             .default_text = "only --max-waiting-requests limits",
+             .apply = [&generations](std::string_view value) {
+               const int64_t most = parse_human_integer("--max-num-queued-reqs", value);
+               if (most < 0) throw InvalidArgument("--max-num-queued-reqs: must be 0 or more");
+               generations.max_num_queued_reqs = most;
+             }});
+}
+
 OptionTable make_table(api::EngineArgs& engine,
                        server::ServerOptions& server,
                        LogSwitches& log,
@@ -142,10 +161,7 @@ OptionTable make_table(api::EngineArgs& engine,
                    server.model.names.emplace_back(value);
                  },
              .takes_several = true});
-  table.add_integer("max-waiting-requests",
-                    kServer,
-                    "Requests that may wait beyond --max-num-seqs; more get 429.",
-                    server.generations.max_waiting_requests);
+  add_queue_limits(table, server.generations);
   table.add_switch("enable-prompt-tokens-details",
                    kServer,
                    "Say in `usage` how many tokens of a prompt were cached.",

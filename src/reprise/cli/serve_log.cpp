@@ -51,9 +51,7 @@ std::shared_ptr<LineWriter> make_writer(std::FILE* file, const LogOptions& optio
       });
 }
 
-}  // namespace
-
-void add_log_options(OptionTable& table, server::ServerOptions& server, LogSwitches& log) {
+void add_form_and_level(OptionTable& table, LogSwitches& log) {
   table.add({.name = "log-format",
              .group = kServer,
              .value_name = "FORM",
@@ -66,6 +64,28 @@ void add_log_options(OptionTable& table, server::ServerOptions& server, LogSwitc
                  },
              .choices = {"text", "json"},
              .comes_first = true});
+  table.add({.name = "log-level",
+             .group = kServer,
+             .value_name = "LEVEL",
+             .help = "Least level of the log, before VLLM_LOGGING_LEVEL: DEBUG, INFO, WARNING or "
+                     "ERROR.",
+             .default_text = "INFO",
+             .apply =
+                 [](std::string_view value) {
+                   try {
+                     set_log_level(value == "NOTSET" ? LogLevel::debug : parse_log_level(value));
+                   } catch (const InvalidArgument& error) {
+                     throw InvalidArgument(fmt::format("--log-level: {}", error.what()));
+                   }
+                 },
+             .choices = {"CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"},
+             .comes_first = true});
+}
+
+}  // namespace
+
+void add_log_options(OptionTable& table, server::ServerOptions& server, LogSwitches& log) {
+  add_form_and_level(table, log);
   table.add_text("log-config-file",
                  kServer,
                  "FILE",

@@ -25,7 +25,7 @@ constexpr std::string_view kLauncher = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER
 constexpr std::string_view kTextOnly = "models read text only";
 constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of the model";
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
-constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
+constexpr std::string_view kNoHub = "only `reprise pull` downloads; models are on this machine";
 constexpr std::string_view kFixedExperts =
     "each rank keeps the experts that it loaded, which are neighbours";
 constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker";
@@ -33,6 +33,15 @@ constexpr std::string_view kCompiled = "the server is compiled; it has no Python
 constexpr std::string_view kNoTransfer = "keys and values stay in this process";
 constexpr std::string_view kNoOffload = "weights stay in memory";
 constexpr std::string_view kAutoOnly = "the engine chooses the value";
+constexpr std::string_view kOneKernel = "the engine chooses the kernels, or --tune measures them";
+constexpr std::string_view kAnswerForm = "answers have OpenAI's form";
+constexpr std::string_view kNoCohere = "Cohere's chat API is not served";
+constexpr std::string_view kFloatStates = "states are float32";
+constexpr std::string_view kSleepingGraphs =
+    "sleep gives back weights, keys and values, and nothing else";
+constexpr std::string_view kBlockPrefixes = "cached prefixes end at blocks, see --block-size";
+constexpr std::string_view kPlacedThreads = "--cpu-threads-bind places the threads";
+constexpr std::string_view kNoLateCompiling = "nothing is compiled while requests run";
 
 constexpr std::array kFlags = {
     // Model
@@ -99,6 +108,51 @@ constexpr std::array kFlags = {
     VllmFlag{"logprobs-mode", "", "MODE", kOnly, "raw_logprobs", "logprobs are those of the model"},
     VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
+    VllmFlag{"model-class-overrides", "", "JSON", kOnly, "{}", kNoCode},
+    VllmFlag{"quantization-config", "", "JSON", kOnly, "null", "write --quantization"},
+    VllmFlag{"renderer-num-workers",
+             "",
+             "N",
+             kNoEffect,
+             "",
+             "the server chooses the threads that read chats"},
+    VllmFlag{"safetensors-prefetch-num-threads", "", "N", kNoEffect, "", "every file is read once"},
+    VllmFlag{"safetensors-prefetch-block-size", "", "N", kNoEffect, "", "every file is read once"},
+    VllmFlag{"enable-return-routed-experts", "", "", kOnly, "false", kAnswerForm},
+    VllmFlag{"return-sampling-mask", "", "", kOnly, "false", kAnswerForm},
+    VllmFlag{"aux-output-config", "", "JSON", kOnly, "null|{}", kAnswerForm},
+    VllmFlag{"use-fp64-gumbel",
+             "",
+             "",
+             kNoEffect,
+             "",
+             "tokens are drawn from probabilities, without Gumbel noise"},
+    VllmFlag{
+        "enable-trace-replay", "", "", kOnly, "false", "write --replay-log and `reprise replay`"},
+    VllmFlag{"sleep-mode-offload-cudagraph", "", "", kNoEffect, "", kSleepingGraphs},
+    VllmFlag{"sleep-preserve-parameter-names",
+             "",
+             "NAMES",
+             kNoEffect,
+             "",
+             "waking reads all weights again"},
+    VllmFlag{"enable-cumem-allocator", "", "", kNoEffect, "", kNoTorch},
+    VllmFlag{"enable-nccl-comm-suspend", "", "", kNoEffect, "", kSleepingGraphs},
+    VllmFlag{"reasoning-config",
+             "",
+             "JSON",
+             kOnly,
+             "null",
+             "thinking has no budget of tokens; --reasoning-parser names the parser"},
+    VllmFlag{"diffusion-config", "", "JSON", kOnly, "null", "no model here generates by diffusion"},
+    VllmFlag{"engram-config", "", "JSON", kOnly, "null", "no model here has Engram tables"},
+    VllmFlag{"watermark-config", "", "JSON", kOnly, "null", "answers have no watermark"},
+    VllmFlag{"fail-on-environ-validation",
+             "",
+             "",
+             kNoEffect,
+             "",
+             "the log names variables that mean nothing"},
     // Parallel
     VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kLauncher},
     VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kLauncher},
@@ -139,6 +193,42 @@ constexpr std::array kFlags = {
     VllmFlag{"ray-workers-use-nsight", "", "", kNoEffect, "", kOneDevice},
     VllmFlag{"worker-cls", "", "NAME", kOnly, "auto", kNoTorch},
     VllmFlag{"worker-extension-cls", "", "NAME", kOnly, "", kNoTorch},
+    VllmFlag{"data-parallel-multi-port-external-lb", "", "", kOnly, "false", kLauncher},
+    VllmFlag{"data-parallel-supervisor-port", "", "N", kNoEffect, "", kLauncher},
+    VllmFlag{"dp-supervisor-probe-interval-s", "", "X", kNoEffect, "", kLauncher},
+    VllmFlag{"dp-supervisor-probe-timeout-s", "", "X", kNoEffect, "", kLauncher},
+    VllmFlag{"dp-supervisor-probe-failure-threshold", "", "N", kNoEffect, "", kLauncher},
+    VllmFlag{"dp-sync-interval", "", "N", kNoEffect, "", "engines agree on each step"},
+    VllmFlag{"cpu-distributed-timeout-seconds",
+             "",
+             "N",
+             kNoEffect,
+             "",
+             "--distributed-timeout-seconds counts"},
+    VllmFlag{"numa-bind", "", "", kNoEffect, "", kPlacedThreads},
+    VllmFlag{"numa-bind-nodes", "", "NUMBERS", kNoEffect, "", kPlacedThreads},
+    VllmFlag{"numa-bind-cpus", "", "NUMBERS", kNoEffect, "", kPlacedThreads},
+    VllmFlag{
+        "device-ids", "", "IDS", kOnly, "", "write CUDA_VISIBLE_DEVICES=IDS before the command"},
+    VllmFlag{"dcp-comm-backend", "", "NAME", kNoEffect, "", kOneDevice},
+    VllmFlag{"dcp-q-replicate", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"dcp-kv-cache-interleave-size", "", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"cp-kv-cache-interleave-size", "", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"enable-hc-sp", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"enable-batch-sharded-sampling", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"enable-ep-weight-filter", "", "", kNoEffect, "", "a rank keeps only its own experts"},
+    VllmFlag{"enable-shm-tensor-arena", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"ubatch-size",
+             "",
+             "N",
+             kOnly,
+             "0",
+             "a step is not cut into micro-batches; its most tokens are --max-num-batched-tokens"},
+    VllmFlag{"enable-elastic-ep", "", "", kOnly, "false", kFixedExperts},
+    VllmFlag{"elastic-ep-max-dp-size", "", "N", kNoEffect, "", kFixedExperts},
+    VllmFlag{"enable-fault-tolerance", "", "", kOnly, "false", "a rank that fails ends all ranks"},
+    VllmFlag{
+        "fault-tolerance-config", "", "JSON", kNoEffect, "", "a rank that fails ends all ranks"},
     // Cache
     VllmFlag{"swap-space", "", "GIB", kNoEffect, "", "preempted requests are computed again"},
     VllmFlag{"cpu-offload-gb", "", "GIB", kOnly, "0", kNoOffload},
@@ -148,12 +238,29 @@ constexpr std::array kFlags = {
     VllmFlag{
         "kv-sharing-fast-prefill", "", "", kOnly, "false", "no model here shares keys and values"},
     VllmFlag{"prefix-caching-hash-algo", "", "NAME", kNoEffect, "", "answers do not depend on it"},
-    VllmFlag{"mamba-cache-dtype", "", "TYPE", kNoEffect, "", "states are float32"},
-    VllmFlag{"mamba-ssm-cache-dtype", "", "TYPE", kNoEffect, "", "states are float32"},
+    VllmFlag{"mamba-cache-dtype", "", "TYPE", kNoEffect, "", kFloatStates},
+    VllmFlag{"mamba-ssm-cache-dtype", "", "TYPE", kNoEffect, "", kFloatStates},
     VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "states are in slots, not in blocks"},
     VllmFlag{"kv-offloading-size", "", "GIB", kOnly, "0", kNoTransfer},
     VllmFlag{"kv-offloading-backend", "", "NAME", kNoEffect, "", kNoTransfer},
     VllmFlag{"ec-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
+    VllmFlag{"ec-manager-config", "", "JSON", kNoEffect, "", kTextOnly},
+    VllmFlag{"mamba-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"mamba-ssu-algorithm", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"enable-mamba-cache-stochastic-rounding", "", "", kNoEffect, "", kFloatStates},
+    VllmFlag{"mamba-cache-philox-rounds", "", "N", kNoEffect, "", kFloatStates},
+    VllmFlag{"enable-mamba-shared-prefix-checkpoint", "", "", kNoEffect, "", kBlockPrefixes},
+    VllmFlag{"prefix-match-unit", "", "N", kNoEffect, "", kBlockPrefixes},
+    VllmFlag{
+        "swa-bounded-replay", "", "", kNoEffect, "", "windows are cached like all keys and values"},
+    VllmFlag{"use-replayssm", "", "", kNoEffect, "", kOneKernel},
+    VllmFlag{"replayssm-buffer-len", "", "N", kNoEffect, "", kOneKernel},
+    VllmFlag{"offload-backend", "", "NAME", kNoEffect, "", kNoOffload},
+    VllmFlag{"cpu-offload-params", "", "NAMES", kNoEffect, "", kNoOffload},
+    VllmFlag{"offload-group-size", "", "N", kOnly, "0", kNoOffload},
+    VllmFlag{"offload-num-in-group", "", "N", kNoEffect, "", kNoOffload},
+    VllmFlag{"offload-prefetch-step", "", "N", kNoEffect, "", kNoOffload},
+    VllmFlag{"offload-params", "", "NAMES", kNoEffect, "", kNoOffload},
     // Multi-modal and adapters
     VllmFlag{"limit-mm-per-prompt", "", "JSON", kNoEffect, "", kTextOnly},
     VllmFlag{"media-io-kwargs", "", "JSON", kNoEffect, "", kTextOnly},
@@ -172,6 +279,30 @@ constexpr std::array kFlags = {
     VllmFlag{"lora-extra-vocab-size", "", "N", kNoEffect, "", kPlainLora},
     VllmFlag{"fully-sharded-loras", "", "", kNoEffect, "", kOneDevice},
     VllmFlag{"default-mm-loras", "", "JSON", kOnly, "{}", kTextOnly},
+    VllmFlag{"trust-request-mm-kwargs", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"enable-mm-embeds", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-encoder-only", "", "", kOnly, "false", kTextOnly},
+    VllmFlag{"mm-encoder-attn-backend", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-encoder-attn-dtype", "", "TYPE", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-encoder-fp8-scale-path", "", "FILE", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-encoder-fp8-scale-save-path", "", "FILE", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-encoder-fp8-scale-save-margin", "", "X", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-hasher-algorithm", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-tensor-ipc", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-processor-device", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-ipc-gpu-memory-gb", "", "GIB", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-device-do-normalize", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"video-pruning-method", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"enable-tower-connector-lora", "", "", kOnly, "false", kTextOnly},
+    VllmFlag{"lora-target-modules",
+             "",
+             "NAMES",
+             kOnly,
+             "",
+             "an adapter changes all modules that it names"},
+    VllmFlag{"max-lora-cls-labels", "", "N", kOnly, "", kPlainLora},
+    VllmFlag{"enable-mixed-moe-lora-format", "", "", kOnly, "false", kPlainLora},
+    VllmFlag{"enable-moe-shared-loras", "", "", kOnly, "false", kPlainLora},
     // Scheduler
     VllmFlag{"max-num-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
     VllmFlag{"max-long-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
@@ -189,6 +320,28 @@ constexpr std::array kFlags = {
         "preemption-mode", "", "MODE", kOnly, "recompute", "preempted requests are computed again"},
     VllmFlag{"num-scheduler-steps", "", "N", kOnly, "1", "each step is scheduled"},
     VllmFlag{"performance-mode", "", "MODE", kOnly, "balanced", kAutoOnly},
+    VllmFlag{"max-num-scheduled-tokens", "", "N", kOnly, "", "write --max-num-batched-tokens"},
+    VllmFlag{"max-num-active-seqs", "", "N", kOnly, "", "write --max-num-seqs"},
+    VllmFlag{"max-num-queued-tokens",
+             "",
+             "N",
+             kOnly,
+             "",
+             "waiting requests are counted, not their tokens; write --max-num-queued-reqs"},
+    VllmFlag{"long-prefill-token-threshold-adaptive",
+             "",
+             "",
+             kOnly,
+             "false",
+             "the threshold is one number"},
+    VllmFlag{"scheduler-reserve-full-isl",
+             "",
+             "",
+             kNoEffect,
+             "",
+             "a prompt gets its blocks step by step; requests without blocks are preempted"},
+    VllmFlag{"watermark", "", "X", kOnly, "0|0.0", "requests may use all blocks"},
+    VllmFlag{"prefill-schedule-interval", "", "N", kOnly, "1", "each step is scheduled"},
     // Speculation, structure, attention
     VllmFlag{"guided-decoding-disable-fallback", "", "", kNoEffect, "", "there is one backend"},
     VllmFlag{"guided-decoding-disable-additional-properties",
@@ -198,6 +351,16 @@ constexpr std::array kFlags = {
              "false",
              "the schema decides"},
     VllmFlag{"additional-config", "", "JSON", kOnly, "{}", "there are no platform plug-ins"},
+    VllmFlag{"ir-op-priority", "", "JSON", kNoEffect, "", kOneKernel},
+    VllmFlag{"kernel-config", "", "JSON", kNoEffect, "", kOneKernel},
+    VllmFlag{"enable-flashinfer-autotune", "", "", kNoEffect, "", kOneKernel},
+    VllmFlag{"moe-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"linear-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"sparse-indexer-topk-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"gdn-prefill-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"kda-prefill-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"kda-decode-backend", "", "NAME", kNoEffect, "", kOneKernel},
+    VllmFlag{"enable-flash-late-interaction", "", "", kNoEffect, "", kOneKernel},
     VllmFlag{"pooler-config", "", "JSON", kOnly, "null", "modules.json of the model decides"},
     VllmFlag{
         "override-pooler-config", "", "JSON", kOnly, "null", "modules.json of the model decides"},
@@ -229,6 +392,15 @@ constexpr std::array kFlags = {
     VllmFlag{
         "aggregate-engine-logging", "", "", kNoEffect, "", "log lines count all engines together"},
     VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
+    VllmFlag{"per-request-spec-decode-metrics", "", "KIND", kNoEffect, "", kAnswerForm},
+    VllmFlag{"jit-monitor-mode", "", "MODE", kNoEffect, "", kNoLateCompiling},
+    VllmFlag{"jit-monitor-verbose", "", "", kNoEffect, "", kNoLateCompiling},
+    VllmFlag{"logging-config",
+             "",
+             "JSON",
+             kOnly,
+             "null|{}",
+             "write --log-level, --log-format or --log-config-file"},
     // Front end
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
     VllmFlag{
@@ -242,7 +414,7 @@ constexpr std::array kFlags = {
     VllmFlag{"log-error-stack", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"disable-fastapi-docs", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"enable-offline-docs", "", "", kNoEffect, "", kCompiled},
-    VllmFlag{"enable-per-request-metrics", "", "", kNoEffect, "", "answers have OpenAI's form"},
+    VllmFlag{"enable-per-request-metrics", "", "", kNoEffect, "", kAnswerForm},
     VllmFlag{"enable-server-load-tracking", "", "", kNoEffect, "", "the load is always known"},
     VllmFlag{
         "enable-tokenizer-info-endpoint", "", "", kNoEffect, "", "the server decides its routes"},
@@ -254,6 +426,26 @@ constexpr std::array kFlags = {
              "headers have a limit of their own"},
     VllmFlag{"h11-max-header-count", "", "N", kNoEffect, "", "headers have a limit of their own"},
     VllmFlag{"tokens-only", "", "", kOnly, "false", "answers are text"},
+    VllmFlag{"grpc", "", "", kOnly, "false", "the API is HTTP"},
+    VllmFlag{"grpc-port", "", "N", kOnly, "", "the API is HTTP"},
+    VllmFlag{"enable-scale-out", "", "", kOnly, "false", "the API is OpenAI's"},
+    VllmFlag{"sse-keep-alive-interval", "", "N", kOnly, "0", "streams have events of answers only"},
+    VllmFlag{"tool-strict-level",
+             "",
+             "LEVEL",
+             kOnly,
+             "auto",
+             "the tool choice and `strict` of requests decide"},
+    VllmFlag{"cohere-is-reasoning-model", "", "", kNoEffect, "", kNoCohere},
+    VllmFlag{"cohere-format", "", "NAME", kNoEffect, "", kNoCohere},
+    VllmFlag{"anthropic-disabled-thinking-effort",
+             "",
+             "LEVEL",
+             kOnly,
+             "auto",
+             "the chat template decides"},
+    VllmFlag{"fingerprint-mode", "", "MODE", kOnly, "none", "answers have no fingerprint"},
+    VllmFlag{"fingerprint-value", "", "TEXT", kOnly, "", "answers have no fingerprint"},
 };
 
 bool equals_ignoring_case(std::string_view a, std::string_view b) {
@@ -315,7 +507,8 @@ void add_vllm_flags(OptionTable& table) {
                .help = describe(flag),
                .apply = [&flag](std::string_view value) { use(flag, value); },
                .apply_dotted = dotted_use(flag),
-               .example = std::string(flag.equal.substr(0, flag.equal.find('|')))});
+               .example = std::string(flag.equal.substr(0, flag.equal.find('|'))),
+               .takes_several = flag.value_name == "NAMES" || flag.value_name == "NUMBERS"});
   }
 }
 

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::cli {
 namespace {
@@ -77,6 +81,50 @@ TEST(VllmFlags, no_two_options_of_serve_have_one_name) {
     EXPECT_FALSE(option.help.empty()) << option.name;
     EXPECT_FALSE(option.group.empty()) << option.name;
   }
+}
+
+// The flag without its dashes, and whether vLLM takes several values for it.
+struct ServeFlag {
+  std::string name;
+  bool takes_several = false;
+};
+
+// The file is written by tools/make_vllm_flags.py from an installed vLLM.
+std::vector<ServeFlag> flags_of_vllm_serve() {
+  std::ifstream file(source_dir() + "/tests/goldens/vllm_serve_flags.txt");
+  std::vector<ServeFlag> flags;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("--")) continue;
+    const size_t end = line.find(' ');
+    flags.push_back({.name = line.substr(2, end - 2), .takes_several = end != std::string::npos});
+  }
+  return flags;
+}
+
+TEST(VllmFlags, every_flag_of_vllm_serve_is_known) {
+  const std::vector<ServeFlag> flags = flags_of_vllm_serve();
+  ASSERT_GT(flags.size(), 350U);
+  const OptionTable serve = serve_options();
+  for (const ServeFlag& flag : flags) {
+    if (flag.name == "config") continue;  // read before all options, by configure()
+    const Option* option = serve.find(flag.name);
+    if (option == nullptr && flag.name.starts_with("no-")) {
+      option = serve.find(flag.name.substr(3));
+      EXPECT_TRUE(option == nullptr || option->value_name.empty()) << flag.name;
+    }
+    ASSERT_NE(option, nullptr) << flag.name;
+    EXPECT_TRUE(option->takes_several || !flag.takes_several) << flag.name;
+  }
+}
+
+TEST(VllmFlags, names_after_a_flag_are_its_values) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(flag_refusal({"MODEL", "--ignore-patterns", "*.bin", "*.pth"}), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "--ignore-patterns *.bin has no effect here: only `reprise pull` downloads; models are "
+            "on this machine\n"
+            "--ignore-patterns *.pth has no effect here: only `reprise pull` downloads; models are "
+            "on this machine\n");
 }
 
 }  // namespace

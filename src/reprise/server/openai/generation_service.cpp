@@ -130,6 +130,14 @@ void GenerationService::check_health() const {
 
 void GenerationService::check_room(int num_choices) const {
   check_health();
+  const std::optional<int64_t> most = options_.max_num_queued_reqs;
+  if (most && num_active_ + num_choices > *most) {
+    throw ApiError(503,
+                   fmt::format("The server is full: {} requests run or wait, and "
+                               "--max-num-queued-reqs is {}. Try again later or elsewhere.",
+                               num_active_,
+                               *most));
+  }
   if (num_choices > capacity_) {
     throw ApiError(400,
                    fmt::format("The request asks for {} answers; this server takes {} at a time.",

@@ -33,8 +33,10 @@ struct GenerationCounts {
 };
 
 struct GenerationServiceOptions {
-  int32_t max_num_seqs = 256;                    // the engine's limit on running requests
-  int32_t max_waiting_requests = 4096;           // further requests are answered 429
+  int32_t max_num_seqs = 256;           // the engine's limit on running requests
+  int32_t max_waiting_requests = 4096;  // further requests are answered 429
+  // Of running and waiting requests; further requests are answered 503. Unset: no such limit.
+  std::optional<int64_t> max_num_queued_reqs;
   int64_t max_answer_bytes = int64_t{32} << 20;  // of log-probabilities; else 400
   // The usage reports how many tokens of a prompt were cached.
   bool enable_prompt_tokens_details = false;
