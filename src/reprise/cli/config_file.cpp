@@ -4,11 +4,14 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <set>
+#include <string_view>
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
@@ -21,6 +24,18 @@ constexpr size_t kMaxBytes = size_t{1} << 20;
 // Aliases can make a short file describe a huge value.
 constexpr int kMaxNodes = 10'000;
 constexpr int kMaxDepth = 32;
+
+// The words for which PyYAML, with which vLLM reads its files, gives a boolean.
+std::optional<bool> boolean_of(const YAML::Node& node) {
+  if (!node.IsScalar() || node.Tag() == "!") return {};
+  constexpr auto kTrue = std::to_array<std::string_view>(
+      {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"});
+  constexpr auto kFalse = std::to_array<std::string_view>(
+      {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"});
+  if (std::ranges::find(kTrue, node.Scalar()) != kTrue.end()) return true;
+  if (std::ranges::find(kFalse, node.Scalar()) != kFalse.end()) return false;
+  return {};
+}
 
 class ConfigReader {
  public:
@@ -86,7 +101,9 @@ void ConfigReader::read_entry(const YAML::Node& key, const YAML::Node& value) {
 
 void ConfigReader::give(const Option& option, const YAML::Node& value) {
   std::string text;
-  if (value.IsScalar()) {
+  if (const auto boolean = boolean_of(value); boolean && option.value_name.empty()) {
+    text = *boolean ? "true" : "false";
+  } else if (value.IsScalar()) {
     text = value.Scalar();
   } else if (!option.value_name.empty() && (value.IsMap() || option.value_name == "JSON")) {
     text = to_json(value, 0).dump();
@@ -118,13 +135,12 @@ Json ConfigReader::to_json(const YAML::Node& node, int depth) {
   return scalar_to_json(node);
 }
 
-// YAML's core schema: quoted text stays text.
+// YAML's core schema, with the booleans of PyYAML: quoted text stays text.
 Json ConfigReader::scalar_to_json(const YAML::Node& node) {
   if (node.IsNull()) return nullptr;
   const std::string& text = node.Scalar();
   if (node.Tag() == "!") return text;
-  if (text == "true" || text == "True") return true;
-  if (text == "false" || text == "False") return false;
+  if (const auto boolean = boolean_of(node)) return *boolean;
   const char* const end = text.data() + text.size();
   int64_t integer = 0;
   if (const auto [rest, error] = std::from_chars(text.data(), end, integer);

@@ -74,6 +74,22 @@ TEST_F(ConfigurationTest, the_command_line_comes_before_the_environment_before_t
   EXPECT_EQ(engine.max_num_batched_tokens, 2048);
 }
 
+TEST_F(ConfigurationTest, a_file_has_the_booleans_of_pyyaml) {
+  for (const char* word : {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"}) {
+    engine = {};
+    load({},
+         fmt::format("enforce-eager: {}\nhf-overrides: {{a: {}, b: '{}'}}\n", word, word, word));
+    EXPECT_TRUE(engine.enforce_eager) << word;
+    EXPECT_EQ(engine.hf_overrides, (Json{{"a", true}, {"b", word}})) << word;
+  }
+  for (const char* word : {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"}) {
+    engine = {};
+    load({}, fmt::format("enable-chunked-prefill: {}\nhf-overrides: {{a: {}}}\n", word, word));
+    EXPECT_FALSE(engine.enable_chunked_prefill) << word;
+    EXPECT_EQ(engine.hf_overrides, (Json{{"a", false}})) << word;
+  }
+}
+
 TEST_F(ConfigurationTest, fields_of_json_merge_and_the_stronger_source_wins_each) {
   load({"-cc.cudagraph_mode=FULL"},
        "compilation-config:\n  cudagraph_mode: NONE\n  cudagraph_capture_sizes: [1, 2]\n  "
