@@ -131,14 +131,16 @@ class Architectures(GoldenModels):
         path.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length:])
         self.generate(cases)
 
-    def test_an_unknown_architecture_is_refused_with_the_list_and_the_nearest_name(self):
+    def test_an_unknown_architecture_is_refused_with_the_nearest_name_and_the_command_that_lists_all(self):
         self.copy_of("mixtral")
         config = json.loads((self.folder / "config.json").read_text())
         config["architectures"] = ["Mixtral2ForCausalLM"]
         (self.folder / "config.json").write_text(json.dumps(config))
         done = run("generate", self.folder, "--prompt", "a")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("GPT2LMHeadModel", done.stderr)
+        self.assertIn("`reprise reference architectures` lists", done.stderr)
+        listed = subprocess.run([BINARY, "reference", "architectures"], capture_output=True, text=True, timeout=60, check=True)
+        self.assertIn("| `GPT2LMHeadModel` |", listed.stdout)
         self.assertIn("did you mean 'MixtralForCausalLM'", done.stderr)
 
 

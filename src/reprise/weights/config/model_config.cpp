@@ -88,21 +88,20 @@ const Family* find_family(std::string_view name) {
   // count as a misspelt Llama.
   const bool has_ending = stem_of(name) != name;
   std::array<std::string_view, kFamilies.size()> names;
-  std::string list;
-  for (size_t i = 0; i < kFamilies.size(); ++i) {
-    names[i] = has_ending ? stem_of(kFamilies[i].name) : kFamilies[i].name;
-    list.append(i == 0 ? "" : ", ").append(kFamilies[i].name);
-  }
+  std::ranges::transform(kFamilies, names.begin(), [has_ending](const Family& family) {
+    return has_ending ? stem_of(family.name) : family.name;
+  });
   const std::string_view nearest = nearest_name(stem_of(name), names);
   const auto found = std::find(names.begin(), names.end(), nearest);
   const std::string advice =
       nearest.empty() ? std::string()
                       : fmt::format(" (did you mean '{}'?)",
                                     kFamilies[static_cast<size_t>(found - names.begin())].name);
-  reader.fail(
-      key,
-      fmt::format(
-          "architecture '{}' is not supported{}; supported: {}", visible(name), advice, list));
+  reader.fail(key,
+              fmt::format("architecture '{}' is not supported{}; `reprise reference architectures` "
+                          "lists those that are",
+                          visible(name),
+                          advice));
 }
 
 struct NamedFamily {

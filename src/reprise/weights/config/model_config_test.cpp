@@ -271,9 +271,10 @@ TEST(ModelConfig, F17_ignores_auto_map_with_a_warning) {
 
 TEST(ModelConfig, refuses_unknown_architectures_with_the_nearest_name) {
   const std::string message = message_of([] { (void)load(base("Qwen2ForCausaLM")); });
+  // A list of all classes would hide the suggestion.
+  EXPECT_LT(message.size(), 300U) << message;
   EXPECT_THAT(message, HasSubstr("did you mean 'Qwen2ForCausalLM'"));
-  EXPECT_THAT(message, HasSubstr("LlamaForCausalLM, MistralForCausalLM"));
-  EXPECT_THAT(message, HasSubstr("OPTForCausalLM, Starcoder2ForCausalLM, "));
+  EXPECT_THAT(message, HasSubstr("reprise reference architectures"));
   EXPECT_THAT(message_of([] { (void)load(base("Gemma5ForCausalLM")); }),
               HasSubstr("did you mean 'Gemma"));
   for (const char* other : {"BloomForCausalLM", "MambaForCausalLM", "WhisperForCausalLM"}) {
