@@ -47,7 +47,7 @@ def has_its_headers(source, flags):
 def includes_kernels(source):
     """Whether the source includes the bodies of kernels, for CUDA or for an instruction set."""
     text = (ROOT / source).read_text(encoding="utf-8")
-    return re.search(r'^#include "([^"]+\.cuh|reprise/kernels/isa/[^"]+\.inl)"', text, re.M) is not None
+    return re.search(r'^#include "([^"]+\.cuh|reprise/kernels/(isa/[^"]+|vector/tiles_[^"]+)\.inl)"', text, re.M) is not None
 
 
 class Seen:

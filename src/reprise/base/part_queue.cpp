@@ -19,12 +19,12 @@ void PartQueue::run_parts(int64_t worker) noexcept {
 
 void PartQueue::run_on_threads(int64_t num_workers) {
   std::vector<std::jthread> helpers;
-  try {
-    for (int64_t worker = 1; worker < num_workers; ++worker) {
+  for (int64_t worker = 1; worker < num_workers; ++worker) {
+    try {
       helpers.emplace_back([this, worker] { run_parts(worker); });
+    } catch (const std::system_error&) {
+      break;  // The system allows no more threads, so there are fewer.
     }
-  } catch (const std::system_error&) {
-    // The system allows no more threads, so there are fewer.
   }
   run_parts();
 }
