@@ -29,6 +29,15 @@ void ObjectListParser::push(std::string_view text, MessageDelta& out) {
 
 void ObjectListParser::finish(AnswerEnd, MessageDelta& out) {
   read(true, out);
+  // An array that a tool_choice forced has no prose. What max_tokens or a stop string left of its
+  // last call is no content: a client would show it, or send it back to the model as its words.
+  // Nor is it a call, whose arguments an agent would have to repair. The complete calls count, and
+  // the finish reason "length" says that more was to come. vLLM's content is empty here too.
+  if (style_.is_array && state_ == State::calls) {
+    (void)scanner_.take_all();
+    skipped_.clear();
+    return;
+  }
   const std::string rest = scanner_.take_all();
   // Separators and brackets after the last call are not content.
   const bool is_only_framing =

@@ -395,6 +395,30 @@ TEST(OutputParsers, forced_calls_are_calls) {
   EXPECT_EQ(parse([] { return create_required_calls_parser(); }, kTexts[22]).tool_calls.size(), 2U);
 }
 
+TEST(OutputParsers, a_cut_array_of_forced_calls_has_its_complete_calls_and_no_content) {
+  const auto create = [] { return create_required_calls_parser(); };
+  const std::string f = R"({"name": "f", "parameters": {"a": "],"}})";
+  const std::string text = "[" + f + ", " + R"({"name": "g", "parameters": {"b": [1]}})" + "]";
+  for (size_t size = 0; size <= text.size(); ++size) {
+    const std::string begin = text.substr(0, size);
+    for (const AnswerEnd end : {AnswerEnd::cut, AnswerEnd::by_model}) {
+      const MessageDelta found = parse_pieces(create, {begin}, end);
+      EXPECT_EQ(found.content, "") << begin;
+      const size_t num_calls = size < 1 + f.size() ? 0 : size < text.size() - 1 ? 1 : 2;
+      ASSERT_EQ(found.tool_calls.size(), num_calls) << begin;
+      if (num_calls > 0) {
+        EXPECT_EQ(found.tool_calls[0], (ToolCallDelta{0, "f", R"({"a":"],"})"}));
+      }
+    }
+    expect_same_however_cut(create, begin);
+  }
+  // Without the constraint of its tools a model can say anything: that stays readable.
+  for (const std::string_view prose : {"No tool fits.", "[1] says no", R"({"no": "call"} text)"})
+    EXPECT_EQ(parse(create, std::string(prose)).content, prose);
+  // In a format of a model, text that begins like a call can be prose, and a client may read it.
+  EXPECT_EQ(parse(tools("llama3_json"), R"({"name": "f)").content, R"({"name": "f)");
+}
+
 TEST(OutputParsers, an_unknown_name_is_refused_with_the_known_ones) {
   EXPECT_THROW((void)create_tool_parser("hermez"), InvalidArgument);
   EXPECT_THROW((void)reasoning_format("r1"), InvalidArgument);
