@@ -639,6 +639,26 @@ TEST(Families, odd_numbers_of_rotated_elements_are_rounded_up_where_the_class_do
   EXPECT_EQ(family_refusal(yarn), "E_CONFIG rope_parameters.rope_type");
 }
 
+// The sizes that the config classes of transformers 5.19 and their attention have without the
+// member; 0: the class divides hidden_size by the number of heads.
+TEST(Families, heads_have_the_default_size_of_their_class) {
+  const std::vector<std::pair<const char*, int64_t>> classes = {
+      {"LlamaForCausalLM", 0},       {"MistralForCausalLM", 0},    {"Ministral3ForCausalLM", 128},
+      {"Qwen2ForCausalLM", 0},       {"Qwen3ForCausalLM", 128},    {"Phi3ForCausalLM", 0},
+      {"SeedOssForCausalLM", 128},   {"Ernie4_5ForCausalLM", 128}, {"Ernie4_5_MoeForCausalLM", 0},
+      {"Exaone4ForCausalLM", 0},     {"GemmaForCausalLM", 256},    {"Gemma2ForCausalLM", 256},
+      {"Gemma3ForCausalLM", 256},    {"GlmForCausalLM", 128},      {"Glm4ForCausalLM", 128},
+      {"Cohere2ForCausalLM", 0},     {"GptOssForCausalLM", 64},    {"Glm4MoeForCausalLM", 0},
+      {"SolarOpenForCausalLM", 128}, {"Dots1ForCausalLM", 0},      {"MiniMaxM2ForCausalLM", 128},
+      {"MixtralForCausalLM", 0},     {"Qwen2MoeForCausalLM", 0},   {"Qwen3MoeForCausalLM", 0},
+      {"Qwen3NextForCausalLM", 256}, {"Qwen3_5ForCausalLM", 256}};
+  for (const auto& [name, size] : classes) {
+    Json config = complete(name, "hidden_size", 96);
+    config.erase("head_dim");
+    EXPECT_EQ(load_text(config.dump()).config.head_dim, size == 0 ? 96 / 4 : size) << name;
+  }
+}
+
 TEST(Families, reads_partial_rotation_in_both_spellings) {
   EXPECT_EQ(load_text(complete("GPTNeoXForCausalLM").dump()).config.rope.rotary_dim, 4);
   const Json old_style = complete("GPTNeoXForCausalLM", "rotary_pct", 0.5);

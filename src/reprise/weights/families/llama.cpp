@@ -1,6 +1,8 @@
 // Llama and the classes that differ from it by flags. Source of the defaults here and in the other
 // files of this folder: transformers, configuration_<family>.py and modeling_<family>.py.
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "reprise/base/json.h"
@@ -9,6 +11,13 @@
 
 namespace reprise::weights {
 namespace {
+
+/// The default of a class of dense models. The class with experts, which shares its reader, has
+/// none, and divides as Llama does.
+std::optional<int64_t> head_dim_of_dense(const FamilyConfig& in, Architecture dense) {
+  if (in.config.architecture != dense) return std::nullopt;
+  return 128;
+}
 
 // For a class of Qwen models: the first layers see all tokens.
 void read_optional_window(const FamilyConfig& in, int64_t first_layer_by_default) {
@@ -76,7 +85,7 @@ void read_qwen2(const FamilyConfig& in) {
 void read_qwen3(const FamilyConfig& in) {
   read_activation(in);
   read_sizes(in);
-  read_heads(in, 128);
+  read_heads(in, head_dim_of_dense(in, Architecture::qwen3));
   in.config.qkv_bias = in.config.o_bias = in.reader.boolean("attention_bias").value_or(false);
   in.config.qk_norm = QkNorm::per_head;
   read_optional_window(in, 28);
@@ -101,7 +110,7 @@ void read_seed_oss(const FamilyConfig& in) {
 void read_ernie4_5(const FamilyConfig& in) {
   read_activation(in);
   read_sizes(in, {.default_norm_eps = 1e-5});
-  read_heads(in, 128);
+  read_heads(in, head_dim_of_dense(in, Architecture::ernie4_5));
   in.config.qkv_bias = in.config.o_bias = in.config.mlp_bias =
       in.reader.boolean("use_bias").value_or(false);
   read_rope(in, {.default_theta = 5e5, .is_interleaved = true});
