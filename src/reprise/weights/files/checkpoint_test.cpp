@@ -120,6 +120,25 @@ TEST_F(CheckpointTest, F10_reports_a_file_that_shrinks_while_it_is_converted) {
             "E_TRUNCATED");
 }
 
+// The expected bits are those of torch.tensor(values, dtype=torch.float64).to(dtype), torch 2.13.
+TEST_F(CheckpointTest, f64_becomes_what_torch_makes_of_it) {
+  const std::vector<double> values = {
+      0.1, -1e-3, 1e300, -0.0, 1e-310, 65519.99, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-11 + 0x1p-40};
+  const std::string data(reinterpret_cast<const char*>(values.data()), values.size() * 8);
+  directory_.write(
+      "model.safetensors",
+      safetensors_bytes(R"({"x":{"dtype":"F64","shape":[4,2],"data_offsets":[0,64]}})", data));
+  const Checkpoint checkpoint = open();
+  std::vector<uint16_t> bf16(8);
+  checkpoint.read("x", DType::bf16, std::as_writable_bytes(std::span(bf16)));
+  EXPECT_EQ(
+      bf16,
+      (std::vector<uint16_t>{0x3dcd, 0xba83, 0x7f80, 0x8000, 0x0000, 0x4780, 0x3f80, 0x3f80}));
+  std::vector<uint16_t> f16(4);
+  checkpoint.read_rows("x", {2, 2}, DType::f16, std::as_writable_bytes(std::span(f16)));
+  EXPECT_EQ(f16, (std::vector<uint16_t>{0x0000, 0x7bff, 0x3c04, 0x3c00}));
+}
+
 TEST_F(CheckpointTest, refuses_to_read_integers_as_floats) {
   directory_.write(
       "model.safetensors",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -70,7 +72,31 @@ void SafetensorsFile::read(const TensorEntry& tensor,
                  offset,
                  tensor.name,
                  tensor.size_bytes());
+  if (tensor.is_f64) return read_f64(tensor, offset, dst);
   file_.read_at(data_begin_ + tensor.begin + offset, dst, visible(tensor.name));
+}
+
+void SafetensorsFile::read_f64(const TensorEntry& tensor,
+                               uint64_t offset,
+                               std::span<std::byte> dst) const {
+  REPRISE_ASSERT(offset % sizeof(float) == 0 && dst.size() % sizeof(float) == 0,
+                 "a read of {} bytes at offset {} splits a number of the tensor {}",
+                 dst.size(),
+                 offset,
+                 tensor.name);
+  const uint64_t begin = data_begin_ + tensor.begin + offset / sizeof(float) * sizeof(double);
+  std::array<double, 2048> staging;
+  const size_t num_elements = dst.size() / sizeof(float);
+  for (size_t done = 0; done < num_elements; done += staging.size()) {
+    const size_t count = std::min(staging.size(), num_elements - done);
+    const auto chunk = std::span(staging).first(count);
+    file_.read_at(
+        begin + done * sizeof(double), std::as_writable_bytes(chunk), visible(tensor.name));
+    for (size_t i = 0; i < count; ++i) {
+      const auto value = static_cast<float>(chunk[i]);  // what is too large becomes an infinity
+      std::memcpy(dst.data() + (done + i) * sizeof(float), &value, sizeof(float));
+    }
+  }
 }
 
 }  // namespace reprise::weights

@@ -29,12 +29,15 @@ class SafetensorsFile {
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
-  /// Fills `dst` from byte `offset` of the tensor, as stored. \pre offset + dst.size() <=
-  /// tensor.size_bytes(), and the entry is of this file. \throws FileError E_TRUNCATED if the file
-  /// has become shorter since it was opened, E_IO.
+  /// Fills `dst` from byte `offset` of the tensor, as its spec describes it. \pre offset +
+  /// dst.size() <= tensor.size_bytes(), and the entry is of this file; of a tensor of F64 whole
+  /// elements are read. \throws FileError E_TRUNCATED if the file has become shorter since
+  /// it was opened, E_IO.
   void read(const TensorEntry& tensor, uint64_t offset, std::span<std::byte> dst) const;
 
  private:
+  void read_f64(const TensorEntry& tensor, uint64_t offset, std::span<std::byte> dst) const;
+
   InputFile file_;
   std::vector<TensorEntry> tensors_;
   uint64_t data_begin_ = 0;  // byte of the file at which the data section starts

@@ -21,7 +21,8 @@ constexpr size_t kMaxTensors = size_t{1} << 18;
 constexpr size_t kMaxAxes = 8;
 
 std::optional<DType> dtype_of(std::string_view name) {
-  constexpr std::pair<std::string_view, DType> kNames[] = {{"F32", DType::f32},
+  constexpr std::pair<std::string_view, DType> kNames[] = {{"F64", DType::f32},  // see TensorEntry
+                                                           {"F32", DType::f32},
                                                            {"BF16", DType::bf16},
                                                            {"F16", DType::f16},
                                                            {"F8_E4M3", DType::f8e4m3},
@@ -112,11 +113,12 @@ class HeaderReader {
     if (!dtype) {
       fail("E_DTYPE",
            tensor.name,
-           fmt::format("element type '{}' cannot be read; expected one of F32, BF16, F16, I8, "
-                       "U8, BOOL, I32, I64",
+           fmt::format("element type '{}' cannot be read; expected one of F64, F32, BF16, "
+                       "F16, F8_E4M3, F8_E5M2, I8, U8, BOOL, I32, I64",
                        visible(name)));
     }
     tensor.spec.dtype = *dtype;
+    tensor.is_f64 = name == "F64";
   }
 
   void read_shape(TensorEntry& tensor) {
@@ -155,17 +157,21 @@ void check_extent(const TensorEntry& tensor, uint64_t data_bytes, std::string_vi
   }
   const std::optional<uint64_t> bytes = checked_size_bytes(tensor.spec);
   const std::string shape = shape_text(tensor.spec.shape);
-  if (!bytes) fail("E_SHAPE", fmt::format("shape {} does not fit in 64 bits", shape));
-  if (*bytes == tensor.size_bytes()) return;
+  const bool is_too_large =
+      !bytes || (tensor.is_f64 && *bytes > std::numeric_limits<uint64_t>::max() / 2);
+  if (is_too_large) fail("E_SHAPE", fmt::format("shape {} does not fit in 64 bits", shape));
+  const uint64_t expected = tensor.is_f64 ? 2 * *bytes : *bytes;
+  const uint64_t stored = tensor.end - tensor.begin;
+  if (expected == stored) return;
   if (tensor.end > data_bytes) {
     fail("E_OFFSET", fmt::format("ends at {}, the data has {} bytes", tensor.end, data_bytes));
   }
   fail("E_SHAPE",
        fmt::format("{} {} needs {} bytes, data_offsets give {}",
-                   dtype_name(tensor.spec.dtype),
+                   tensor.is_f64 ? "float64" : dtype_name(tensor.spec.dtype),
                    shape,
-                   *bytes,
-                   tensor.size_bytes()));
+                   expected,
+                   stored));
 }
 
 // \pre `tensors` are in file order. If a tensor ends beyond the data, the error is E_TRUNCATED if

@@ -10,13 +10,20 @@
 namespace reprise::weights {
 
 /// One tensor of a safetensors file.
+///
+/// A tensor of F64 has the spec of float32, and is read as such: torch too converts float64 to a
+/// 16-bit type by way of float32 (measured with torch 2.13), so every reader gets its numbers.
 struct TensorEntry {
   std::string name;
   TensorSpec spec;
   uint64_t begin = 0;  // bytes from the start of the data section, not of the file
   uint64_t end = 0;
+  bool is_f64 = false;
 
-  [[nodiscard]] uint64_t size_bytes() const noexcept { return end - begin; }
+  /// As read, in the element type of `spec`.
+  [[nodiscard]] uint64_t size_bytes() const noexcept {
+    return is_f64 ? (end - begin) / 2 : end - begin;
+  }
 };
 
 /// Reads and fully validates the JSON header of a safetensors file that holds `data_bytes` bytes

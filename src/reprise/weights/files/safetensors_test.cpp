@@ -59,13 +59,51 @@ TEST_F(Safetensors, reads_tensors_and_parts_of_tensors) {
 }
 
 TEST_F(Safetensors, accepts_every_supported_element_type) {
-  constexpr std::pair<const char*, int> kTypes[] = {
-      {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I8", 1}, {"U8", 1}, {"I32", 4}, {"I64", 8}};
+  constexpr std::pair<const char*, int> kTypes[] = {{"F64", 8},
+                                                    {"F32", 4},
+                                                    {"BF16", 2},
+                                                    {"F16", 2},
+                                                    {"I8", 1},
+                                                    {"U8", 1},
+                                                    {"I32", 4},
+                                                    {"I64", 8}};
   for (const auto& [name, bytes] : kTypes) {
     const std::string header =
         one_tensor('"' + std::string(name) + '"', "[3]", "[0," + std::to_string(3 * bytes) + "]");
     EXPECT_EQ(code(header, std::string(static_cast<size_t>(3 * bytes), 'x')), "accepted") << name;
   }
+}
+
+TEST_F(Safetensors, reads_f64_as_float32_also_in_parts) {
+  std::vector<double> values(5000);  // more than one chunk of the conversion
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) / 3;
+  values[1] = 1e300;
+  const size_t bytes = values.size() * sizeof(double);
+  const std::string data =
+      "head" + std::string(reinterpret_cast<const char*>(values.data()), bytes);
+  const SafetensorsFile file =
+      open(R"({"h":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+           R"("t":{"dtype":"F64","shape":[5000],"data_offsets":[4,40004]}})",
+           data);
+  const TensorEntry* t = file.find("t");
+  ASSERT_NE(t, nullptr);
+  EXPECT_EQ(t->spec, (TensorSpec{DType::f32, {5000}}));
+  EXPECT_EQ(t->size_bytes(), 20000u);
+  for (const size_t first : {size_t{0}, size_t{1}, size_t{4999}}) {
+    std::vector<float> read(values.size() - first);
+    file.read(*t, first * sizeof(float), std::as_writable_bytes(std::span(read)));
+    for (size_t i = 0; i < read.size(); ++i)
+      ASSERT_EQ(read[i], static_cast<float>(values[first + i])) << first << " " << i;
+  }
+}
+
+TEST_F(Safetensors, F06_refuses_f64_of_another_size) {
+  for (const char* shape : {"[1]", "[2]", "[4]", "[4611686018427387904]"}) {
+    EXPECT_EQ(code(one_tensor("\"F64\"", shape, "[0,12]"), "123456789012"), "E_SHAPE") << shape;
+  }
+  EXPECT_EQ(code(one_tensor("\"F64\"", "[1]", "[0,9]"), "123456789"), "E_SHAPE");
+  EXPECT_EQ(code(one_tensor("\"F64\"", "[1]", "[0,4]"), "1234"), "E_SHAPE");
+  EXPECT_EQ(code(one_tensor("\"F64\"", "[2305843009213693952]", "[0,0]"), ""), "E_SHAPE");
 }
 
 TEST_F(Safetensors, accepts_empty_files_zero_size_tensors_scalars_and_space_padding) {
