@@ -42,6 +42,8 @@ namespace {
 
 // After the last answer, the process has this time to release what it holds.
 constexpr std::chrono::seconds kTimeToRelease{1};
+// No proxy waits for a day.
+constexpr int64_t kMaxKeepAliveSeconds = 86400;
 
 /// "auto" and the names of the parsers.
 std::vector<std::string> as_choices(const std::vector<std::string_view>& names) {
@@ -142,6 +144,26 @@ void add_queue_limits(OptionTable& table, server::GenerationServiceOptions& gene
              }});
 }
 
+void add_sse_keep_alive(OptionTable& table, server::GenerationServiceOptions& generations) {
+  table.add({.name = "sse-keep-alive-interval",
+             .group = kServer,
+             .value_name = "SECONDS",
+             .help =
+                 "After so many seconds of silence a stream gets a comment, so that proxies do not "
+                 "close it; 0: never.",
+             .default_text = "0",
+             .apply = [&generations](std::string_view value) {
+               const int64_t interval = parse_human_integer("--sse-keep-alive-interval", value);
+               if (interval < 0 || interval > kMaxKeepAliveSeconds) {
+                 throw InvalidArgument(
+                     fmt::format("--sse-keep-alive-interval: must be 0 to {} seconds, not {}",
+                                 kMaxKeepAliveSeconds,
+                                 interval));
+               }
+               generations.sse_keep_alive_interval = static_cast<int32_t>(interval);
+             }});
+}
+
 OptionTable make_table(api::EngineArgs& engine,
                        server::ServerOptions& server,
                        LogSwitches& log,
@@ -162,6 +184,7 @@ OptionTable make_table(api::EngineArgs& engine,
                  },
              .takes_several = true});
   add_queue_limits(table, server.generations);
+  add_sse_keep_alive(table, server.generations);
   table.add_switch("enable-prompt-tokens-details",
                    kServer,
                    "Say in `usage` how many tokens of a prompt were cached.",

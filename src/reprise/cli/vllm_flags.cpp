@@ -429,7 +429,6 @@ constexpr std::array kFlags = {
     VllmFlag{"grpc", "", "", kOnly, "false", "the API is HTTP"},
     VllmFlag{"grpc-port", "", "N", kOnly, "", "the API is HTTP"},
     VllmFlag{"enable-scale-out", "", "", kOnly, "false", "the API is OpenAI's"},
-    VllmFlag{"sse-keep-alive-interval", "", "N", kOnly, "0", "streams have events of answers only"},
     VllmFlag{"tool-strict-level",
              "",
              "LEVEL",

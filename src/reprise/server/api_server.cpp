@@ -87,6 +87,7 @@ struct ApiServer::Impl {
   void answer(const Answering& answering, const ExchangeRef& exchange);
   void log_throughput(api::AsyncEngine& engine, int interval_seconds);
   void log_graphs(api::AsyncEngine& engine);
+  void keep_streams_alive();
   void give_memory_back();
   void on_engine_death(const std::string& reason);
   void on_signal();
@@ -207,6 +208,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     http.listen_unix(options.unix_socket);
   }
   log_throughput(engine, options.log_stats_interval_seconds);
+  if (options.generations.sse_keep_alive_interval > 0) keep_streams_alive();
   give_memory_back();
 }
 
@@ -335,6 +337,13 @@ void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seco
     if (const auto line = speculation.next_line(stats, passed.count())) log.info(*line);
     if (graphs) waiting.run([this, &engine] { log_graphs(engine); });
     log_throughput(engine, interval_seconds);
+  });
+}
+
+void ApiServer::Impl::keep_streams_alive() {
+  http.post_after(1, [this] {
+    generations.keep_streams_alive();
+    keep_streams_alive();
   });
 }
 

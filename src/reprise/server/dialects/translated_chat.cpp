@@ -29,11 +29,18 @@ class TranslatedExchange : public ForwardingExchange {
     ForwardingExchange::begin_stream(translated);
   }
   void write(std::string_view event) override {
+    if (event == kSseKeepAlive) {
+      // Lines of JSON have no comments.
+      if (translator_->stream_type() == kEvents) ForwardingExchange::write(event);
+      return;
+    }
     const std::string text = translate(event);
     if (!text.empty()) ForwardingExchange::write(text);
   }
 
  private:
+  static constexpr std::string_view kEvents = "text/event-stream";
+
   std::string translate(std::string_view event) {
     constexpr std::string_view kData = "data: ";
     if (event == kSseDone) return has_failed_ ? "" : translator_->end();

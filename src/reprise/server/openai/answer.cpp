@@ -238,7 +238,15 @@ Json Answer::show_logprobs(const ChoicePart& part, TextOffset& text_offset) cons
 
 void Answer::write_chunk(Json chunk, int index, int64_t num_tokens) {
   if (parameters_.continuous_usage) chunk["usage"] = to_json(usage_of(index, num_tokens));
+  last_written_ = std::chrono::steady_clock::now();
   exchange_->write(sse_event(chunk));
+}
+
+void Answer::keep_alive(api::TimePoint since) {
+  if (!is_stream_ || last_written_ > since) return;
+  if (!std::exchange(has_begun_, true)) begin_stream();
+  last_written_ = std::chrono::steady_clock::now();
+  exchange_->write(kSseKeepAlive);
 }
 
 Usage Answer::usage_of(int index, int64_t num_tokens) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,7 @@ class Answer final : public RequestAnswer {
          ExchangeRef exchange);
 
   void take(int index, const engine::OutputDelta& delta) override;
+  void keep_alive(api::TimePoint since) override;
   void finish() override;
   [[nodiscard]] bool is_large() const override;
   [[nodiscard]] HttpResponse whole() override;
@@ -97,6 +99,7 @@ class Answer final : public RequestAnswer {
   bool is_named_call_;
   bool is_single_call_;     // parallel_tool_calls is false
   bool has_begun_ = false;  // the head of the stream was sent
+  api::TimePoint last_written_ = std::chrono::steady_clock::now();  // of a stream
   std::vector<Choice> choices_;
   Usage usage_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <exception>
 #include <mutex>
@@ -495,6 +496,15 @@ void GenerationService::drain(std::function<void()> when_idle) {
 void GenerationService::note_idle() {
   if (!is_idle()) return;
   if (const auto callback = std::exchange(when_idle_, nullptr)) callback();
+}
+
+void GenerationService::keep_streams_alive() {
+  const api::TimePoint since =
+      std::chrono::steady_clock::now() - std::chrono::seconds(options_.sse_keep_alive_interval);
+  // A write may disconnect a client, which removes its generation from the map.
+  std::vector<std::shared_ptr<Generation>> all;
+  for (const auto& [key, generation] : generations_) all.push_back(generation);
+  for (const std::shared_ptr<Generation>& generation : all) generation->answer->keep_alive(since);
 }
 
 void GenerationService::fail_all(const ApiError& error) {

@@ -38,6 +38,9 @@ struct GenerationServiceOptions {
   // Of running and waiting requests; further requests are answered 503. Unset: no such limit.
   std::optional<int64_t> max_num_queued_reqs;
   int64_t max_answer_bytes = int64_t{32} << 20;  // of log-probabilities; else 400
+  // Seconds of silence after which a stream gets a comment, so that no proxy takes the connection
+  // for dead; 0: no comments.
+  int32_t sse_keep_alive_interval = 0;
   // The usage reports how many tokens of a prompt were cached.
   bool enable_prompt_tokens_details = false;
   RequestLogOptions request_log;
@@ -113,6 +116,9 @@ class GenerationService {
   [[nodiscard]] bool is_compiling() const;
   /// Called by an idle server: frees compiled specifications, except for those used last.
   void forget_rare_specs();
+  /// Writes a comment on each stream that has been silent for options.sse_keep_alive_interval
+  /// seconds; to be called each second.
+  void keep_streams_alive();
   /// Answers all requests with `error`.
   void fail_all(const ApiError& error);
 

@@ -15,6 +15,9 @@ class RequestAnswer {
   /// Adds the output of one step to the choice `index`; a finished delta is the last one of its
   /// choice.
   virtual void take(int index, const engine::OutputDelta& delta) = 0;
+  /// Writes something that clients ignore, if the answer is a stream that has been silent since
+  /// `since`. A stream that had not begun then begins, so a later error has no status of its own.
+  virtual void keep_alive(api::TimePoint since) { static_cast<void>(since); }
   /// Called when all choices are finished.
   virtual void finish() = 0;
   /// finish() in two halves, for an answer whose JSON takes long to write. is_large() and whole()

@@ -63,6 +63,8 @@ struct ChoicePart {
 /// "data: {...}\n\n". JSON escapes line ends, so an event needs only one line.
 [[nodiscard]] std::string sse_event(const Json& json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
+/// A comment, which clients of event streams ignore; the same as vLLM's.
+inline constexpr std::string_view kSseKeepAlive = ": keep-alive\n\n";
 
 /// The objects of GET /v1/models: the model under each of its names, and its adapters. `parent`:
 /// the model that an adapter belongs to; empty: none.
