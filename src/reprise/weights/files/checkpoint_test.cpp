@@ -331,16 +331,16 @@ class OneMore final : public WeightSource {
  public:
   OneMore(const WeightSource& source, std::string name) : source_(source), name_(std::move(name)) {}
 
-  const TensorSpec* find(std::string_view name) const override {
+  [[nodiscard]] const TensorSpec* find(std::string_view name) const override {
     return name == name_ ? &spec_ : source_.find(name);
   }
-  std::vector<std::string_view> names() const override {
+  [[nodiscard]] std::vector<std::string_view> names() const override {
     std::vector<std::string_view> names = source_.names();
     names.push_back(name_);
     return names;
   }
   void read(std::string_view, DType, std::span<std::byte>) const override {}
-  std::string description() const override { return "one more"; }
+  [[nodiscard]] std::string description() const override { return "one more"; }
 
  private:
   const WeightSource& source_;
