@@ -142,6 +142,17 @@ void add_queue_limits(OptionTable& table, server::GenerationServiceOptions& gene
                if (most < 0) throw InvalidArgument("--max-num-queued-reqs: must be 0 or more");
                generations.max_num_queued_reqs = most;
              }});
+  table.add({.name = "max-num-queued-tokens",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Tokens of prompts that may wait or be computed; then requests get 503, so "
+                     "that those admitted get their first token in time.",
+             .default_text = "no limit",
+             .apply = [&generations](std::string_view value) {
+               const int64_t most = parse_human_integer("--max-num-queued-tokens", value);
+               if (most < 0) throw InvalidArgument("--max-num-queued-tokens: must be 0 or more");
+               generations.max_num_queued_tokens = most;
+             }});
 }
 
 void add_sse_keep_alive(OptionTable& table, server::GenerationServiceOptions& generations) {

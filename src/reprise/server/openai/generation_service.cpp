@@ -43,6 +43,7 @@ struct GenerationService::Generation {
   struct Choice {
     scheduler::RequestId id{};
     bool is_finished = false;
+    int64_t num_prompt_tokens = 0;
     int32_t num_output_tokens = 0;
     int32_t num_cached_tokens = 0;
     std::string finish_reason;
@@ -139,6 +140,7 @@ void GenerationService::check_room(int num_choices) const {
                                num_active_,
                                *most));
   }
+  check_queued_tokens();
   if (num_choices > capacity_) {
     throw ApiError(400,
                    fmt::format("The request asks for {} answers; this server takes {} at a time.",
@@ -151,6 +153,28 @@ void GenerationService::check_room(int num_choices) const {
         429,
         fmt::format("The server is full: {} requests run or wait. Try again later.", num_active_));
   }
+}
+
+int64_t GenerationService::num_queued_tokens() const {
+  int64_t sum = 0;
+  for (const auto& [key, generation] : generations_) {
+    for (const Generation::Choice& choice : generation->choices) {
+      if (!choice.is_finished && choice.num_output_tokens == 0) sum += choice.num_prompt_tokens;
+    }
+  }
+  return sum;
+}
+
+void GenerationService::check_queued_tokens() const {
+  const std::optional<int64_t> most = options_.max_num_queued_tokens;
+  if (!most) return;
+  const int64_t num_queued = num_queued_tokens();
+  if (num_queued < *most) return;
+  throw ApiError(503,
+                 fmt::format("The server is full: {} tokens of prompts wait or are being computed, "
+                             "and --max-num-queued-tokens is {}. Try again later or elsewhere.",
+                             num_queued,
+                             *most));
 }
 
 void GenerationService::start(const GenerationRequest& request,
@@ -349,7 +373,8 @@ void GenerationService::submit(Key key,
             },
             std::move(options),
             arrived);
-        generation.choices.push_back({.id = id});
+        generation.choices.push_back(
+            {.id = id, .num_prompt_tokens = static_cast<int64_t>(prompt.token_ids.size())});
       }
     }
   } catch (...) {

@@ -37,6 +37,9 @@ struct GenerationServiceOptions {
   int32_t max_waiting_requests = 4096;  // further requests are answered 429
   // Of running and waiting requests; further requests are answered 503. Unset: no such limit.
   std::optional<int64_t> max_num_queued_reqs;
+  // Of prompt tokens whose answers have no token yet; at that many, requests are answered 503.
+  // Unset: no such limit.
+  std::optional<int64_t> max_num_queued_tokens;
   int64_t max_answer_bytes = int64_t{32} << 20;  // of log-probabilities; else 400
   // Seconds of silence after which a stream gets a comment, so that no proxy takes the connection
   // for dead; 0: no comments.
@@ -131,6 +134,10 @@ class GenerationService {
                          const std::string& request_id,
                          const ExchangeRef& exchange,
                          api::TimePoint arrived);
+  /// The tokens of the prompts that wait or are being computed. Like in vLLM, a prompt counts whole
+  /// until its answer has a token, and once for each of its answers.
+  [[nodiscard]] int64_t num_queued_tokens() const;
+  void check_queued_tokens() const;
   void note_failed_transfer(const std::string& problem);
   void submit(Key key,
               Generation& generation,
