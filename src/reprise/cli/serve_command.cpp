@@ -158,7 +158,7 @@ void add_queue_limits(OptionTable& table, server::GenerationServiceOptions& gene
 void add_sse_keep_alive(OptionTable& table, server::GenerationServiceOptions& generations) {
   table.add({.name = "sse-keep-alive-interval",
              .group = kServer,
-             .value_name = "SECONDS",
+             .value_name = "N",
              .help =
                  "After so many seconds of silence a stream gets a comment, so that proxies do not "
                  "close it; 0: never.",
