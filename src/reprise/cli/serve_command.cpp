@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
@@ -130,29 +131,34 @@ void add_queue_limits(OptionTable& table, server::GenerationServiceOptions& gene
                     kServer,
                     "Requests that may wait beyond --max-num-seqs; more get 429.",
                     generations.max_waiting_requests);
-  table.add({.name = "max-num-queued-reqs",
-             .group = kServer,
-             .value_name = "N",
-             .help =
-                 "Requests that may run or wait; more get 503, as from vLLM, so that a balancer "
-                 "asks another server.",
-             .default_text = "only --max-waiting-requests limits",
-             .apply = [&generations](std::string_view value) {
-               const int64_t most = parse_human_integer("--max-num-queued-reqs", value);
-               if (most < 0) throw InvalidArgument("--max-num-queued-reqs: must be 0 or more");
-               generations.max_num_queued_reqs = most;
-             }});
-  table.add({.name = "max-num-queued-tokens",
-             .group = kServer,
-             .value_name = "N",
-             .help = "Tokens of prompts that may wait or be computed; then requests get 503, so "
-                     "that those admitted get their first token in time.",
-             .default_text = "no limit",
-             .apply = [&generations](std::string_view value) {
-               const int64_t most = parse_human_integer("--max-num-queued-tokens", value);
-               if (most < 0) throw InvalidArgument("--max-num-queued-tokens: must be 0 or more");
-               generations.max_num_queued_tokens = most;
-             }});
+  struct Limit {
+    std::string name;
+    std::string help;
+    std::string default_text;
+    std::optional<int64_t>& most;
+  };
+  for (const Limit& limit :
+       {Limit{"max-num-queued-reqs",
+              "Requests that may run or wait; more get 503, as from vLLM, so that a balancer asks "
+              "another server.",
+              "only --max-waiting-requests limits",
+              generations.max_num_queued_reqs},
+        Limit{
+            "max-num-queued-tokens",
+            "Tokens of prompts that may wait or be computed; then requests get 503, so that those "
+            "admitted get their first token in time.",
+            "no limit",
+            generations.max_num_queued_tokens}}) {
+    table.add({.name = limit.name,
+               .group = kServer,
+               .value_name = "N",
+               .help = limit.help,
+               .default_text = limit.default_text,
+               .apply = [flag = "--" + limit.name, &most = limit.most](std::string_view value) {
+                 most = parse_human_integer(flag, value);
+                 if (*most < 0) throw InvalidArgument(flag + ": must be 0 or more");
+               }});
+  }
 }
 
 void add_sse_keep_alive(OptionTable& table, server::GenerationServiceOptions& generations) {

@@ -128,8 +128,8 @@ class ManyRowTiles {
     }
   }
 
-  /// What group g asks for: its share of the next chunk of these panels, and of its own rows if
-  /// they do not stay in the second cache level.
+  /// The lines that group g prefetches: its share of the next chunk of these panels, and its rows
+  /// if they do not stay in the second cache level.
   [[nodiscard]] NextChunk<T> next_chunk(int64_t g, int64_t quad, int64_t tile) const {
     NextChunk<T> next;
     if (o_.rows < kLeastRowsToPrefetch) return next;

@@ -1,4 +1,5 @@
-// What products through AMX tiles read and write, whatever their order.
+// The rows, panels and sums of a product through AMX tiles. Both orders of tiles (few_row_tiles.inl
+// and many_row_tiles.inl) work on them.
 
 constexpr int64_t kBytesOfTile = int64_t{kTileHeight} * kTileRowBytes;
 constexpr int64_t kSumsOfTile = int64_t{kTileHeight} * kTileSumColumns;

@@ -76,8 +76,8 @@ class Answer final : public RequestAnswer {
   void begin_stream();
   /// `num_tokens`: how many tokens of the choice the client knows with this chunk.
   void write_chunk(Json chunk, int index, int64_t num_tokens);
-  /// What a chunk of a choice says with `continuous_usage_stats`: like vLLM, only about this
-  /// choice.
+  /// The usage in a chunk with `continuous_usage_stats`. It counts only the chunk's choice, as
+  /// vLLM's does.
   [[nodiscard]] Usage usage_of(int index, int64_t num_tokens) const;
   [[nodiscard]] bool waits_for_more(const Choice& choice) const;
   [[nodiscard]] ChoicePart take_part(int index);

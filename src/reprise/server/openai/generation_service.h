@@ -35,10 +35,10 @@ struct GenerationCounts {
 struct GenerationServiceOptions {
   int32_t max_num_seqs = 256;           // the engine's limit on running requests
   int32_t max_waiting_requests = 4096;  // further requests are answered 429
-  // Of running and waiting requests; further requests are answered 503. Unset: no such limit.
+  // The most requests that may run or wait; further ones are answered 503. Unset: no such limit.
   std::optional<int64_t> max_num_queued_reqs;
-  // Of prompt tokens whose answers have no token yet; at that many, requests are answered 503.
-  // Unset: no such limit.
+  // With so many prompt tokens whose answers have no token yet, requests are answered 503. Unset:
+  // no such limit.
   std::optional<int64_t> max_num_queued_tokens;
   int64_t max_answer_bytes = int64_t{32} << 20;  // of log-probabilities; else 400
   // Seconds of silence after which a stream gets a comment, so that no proxy takes the connection

@@ -20,7 +20,7 @@ struct TensorEntry {
   uint64_t end = 0;
   bool is_f64 = false;
 
-  /// As read, in the element type of `spec`.
+  /// The size of what a read gives, in the element type of `spec`.
   [[nodiscard]] uint64_t size_bytes() const noexcept {
     return is_f64 ? (end - begin) / 2 : end - begin;
   }
